@@ -20,7 +20,7 @@ class Clock:
         """Seconds since some fixed point; never steps."""
         return time.monotonic()
 
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """Have `callback` run when time jumps, so that waits are computed anew; returns a function that undoes this.
 
         Real time never jumps on purpose, so this clock calls nobody.

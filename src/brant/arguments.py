@@ -1,0 +1,98 @@
+"""Checks of what callers pass in: each error names the value and what is allowed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from brant.errors import InvalidValue, QueueNameError
+
+_LONGEST_NAME = 512
+_SHELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LARGEST = 2**63 - 1
+
+
+def queue_name(name: object) -> str:
+    """Any printable name: a file may hold queues that other programs named."""
+    checked = _printable(name)
+    if checked is None:
+        raise QueueNameError(f"Invalid queue name {name!r}: use 1 to {_LONGEST_NAME} printable characters")
+    return checked
+
+
+def shell_name(name: object) -> str:
+    """A name that is safe to type in a shell, which is what the shell's verbs make."""
+    checked = queue_name(name)
+    if not _SHELL_NAME.fullmatch(checked):
+        raise QueueNameError(
+            f"Invalid queue name {name!r}: use letters, digits, '_', '.' and '-', and begin with a letter, digit or '_'"
+        )
+    return checked
+
+
+def label(name: object, what: str) -> str:
+    """The name of a stream, channel, lock and so on."""
+    checked = _printable(name)
+    if checked is None:
+        raise InvalidValue(f"{what} {name!r}: use 1 to {_LONGEST_NAME} printable characters")
+    return checked
+
+
+def _printable(name: object) -> str | None:
+    if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable():
+        return name
+    return None
+
+
+def whole(value: object, what: str, *, minimum: int = -_LARGEST, maximum: int = _LARGEST) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or not minimum <= value <= maximum:
+        bounds = f" of at least {minimum}" if minimum > -_LARGEST else ""
+        raise InvalidValue(f"{what} must be a whole number{bounds}, not {value!r}")
+    return int(value)
+
+
+def seconds(value: object, what: str, *, minimum: float = -math.inf, above: float = -math.inf) -> float:
+    number = value if isinstance(value, (int, float)) else math.nan
+    if not math.isfinite(number) or number < minimum or number <= above:
+        bound = "positive" if above == 0 else "0 or more" if minimum == 0 else "finite"
+        raise InvalidValue(f"{what} must be a {bound} number of seconds, not {value!r}")
+    return number
+
+
+def moment(value: object, what: str) -> float | None:
+    """A point in time as Unix seconds, from a number or a datetime (a naive one is local time)."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    return seconds(value, what)
+
+
+def encode(payload: object) -> str:
+    """The payload as JSON text; TypeError for what JSON can't say."""
+    try:
+        return _encode(payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"the payload is not JSON: {error}") from error
+
+
+# Not json.dumps: that builds an encoder anew for each call that changes an option.
+_encode = json.JSONEncoder(allow_nan=False).encode
+
+
+def decode(text: str) -> Any:
+    return None if text == "" else json.loads(text)
+
+
+def positional(params: Iterable[object] | None) -> tuple[object, ...]:
+    if params is None:
+        return ()
+    if isinstance(params, (dict, str, bytes)):
+        raise TypeError(f"parameters must be a positional sequence of values, not {type(params).__name__}")
+    return tuple(params)

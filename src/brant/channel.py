@@ -1,0 +1,79 @@
+"""Pub/sub: notifications to whoever listens at that moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from brant.arguments import decode
+from brant.feed import Feed
+from brant.storage.base import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One notification; ids grow in the order of the commits."""
+
+    id: int
+    channel: str
+    payload: Any
+    created_at: float
+
+
+class Listener(Feed[Notification]):
+    """The notifications of a channel from now on, in order."""
+
+    def __init__(self, storage: Storage, channel: str, fallback_poll_s: float | None) -> None:
+        super().__init__(storage)
+        self.channel = channel
+        self._fallback_poll_s = fallback_poll_s
+        with storage.reading() as session:
+            self._last = session.last_notification(channel)
+
+    def _fetch(self) -> list[Notification]:
+        with self._storage.reading() as session:
+            rows = session.read_notifications(self.channel, self._last, _PAGE)
+        if rows:
+            self._last = rows[-1][0]
+        return [Notification(row[0], row[1], _payload(row[2]), row[3]) for row in rows]
+
+    def _patience(self) -> float | None:
+        return self._fallback_poll_s
+
+
+def _payload(text: str) -> Any:
+    try:
+        return decode(text)
+    except ValueError:
+        return text  # sent by plain SQL, which may send any text
+
+
+class UpdateEvents:
+    """An item, None, after each commit to the database; commits that come close together may share one."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.path = storage.target
+        self._subscription = storage.subscribe()
+        self._closed = False
+
+    def __aiter__(self) -> AsyncIterator[None]:
+        return self
+
+    async def __anext__(self) -> None:
+        while not self._closed:
+            if await self._subscription.wait_async(None):
+                return
+        raise StopAsyncIteration
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """For a thread: whether a commit came before `timeout` seconds were over."""
+        return self._subscription.wait(timeout)
+
+    def close(self) -> None:
+        self._closed = True
+        self._subscription.close()

@@ -1,0 +1,325 @@
+"""A database with messaging in it: everything else is handed out by this."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import socket
+import sqlite3
+import tempfile
+import uuid
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from brant.arguments import encode, label, positional, queue_name, seconds, shell_name, whole
+from brant.channel import Listener, UpdateEvents
+from brant.clock import Clock
+from brant.errors import InvalidValue, QueueNameError, TransactionError
+from brant.job import QueueStats
+from brant.lock import Lock
+from brant.queue import Queue
+from brant.shell import checked_message
+from brant.storage.base import Health, Storage
+from brant.storage.jobs import JOB_EVENTS_TOPIC
+from brant.storage.sqlite.backend import SqliteStorage
+from brant.storage.sqlite.functions import attach as attach_functions
+from brant.stream import Stream
+from brant.transaction import Transaction, writing
+
+if TYPE_CHECKING:
+    from brant.outbox import Outbox
+    from brant.schedule import Scheduler
+
+_WATCHERS: dict[str | None, Literal["auto", "poll"]] = {
+    None: "auto",
+    "kernel": "auto",
+    "kernel-watcher": "auto",
+    "poll": "poll",
+    "polling": "poll",
+}
+_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+def open(  # noqa: A001
+    path: str | os.PathLike[str],
+    max_readers: int = 8,
+    watcher_backend: str | None = None,
+    *,
+    synchronous: str = "NORMAL",
+    busy_timeout_ms: int = 5000,
+    create: bool = True,
+    clock: Clock | None = None,
+) -> Database:
+    """Open the database of that path, making the file (for its owner only) and the tables where they are missing.
+
+    ":memory:" is a private temporary file, deleted at close. `synchronous="FULL"` makes every commit survive a power
+    cut; the default, NORMAL, survives every crash of a program and may lose the last commits in a power cut.
+    """
+    target = os.fspath(path)
+    if not isinstance(target, str) or not target:
+        raise InvalidValue(f"path must be the name of a file, not {path!r}")
+    if "://" in target and not target.startswith("file:"):
+        raise InvalidValue(
+            f"{target.partition('://')[0]!r} databases are not supported; pass the path of an SQLite file"
+        )
+    if watcher_backend not in _WATCHERS:
+        raise InvalidValue(f"unknown watcher backend {watcher_backend!r}; use None, 'kernel' or 'poll'")
+    if synchronous.upper() not in _SYNCHRONOUS:
+        raise InvalidValue(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
+    temporary = tempfile.mkdtemp(prefix="brant-") if target == ":memory:" else None
+    storage = SqliteStorage(
+        f"{temporary}/memory.db" if temporary else target,
+        clock=clock or Clock(),
+        max_readers=whole(max_readers, "max_readers", minimum=1),
+        busy_timeout_ms=whole(busy_timeout_ms, "busy_timeout_ms", minimum=0),
+        synchronous=synchronous.upper(),
+        watcher=_WATCHERS[watcher_backend],
+        create=create,
+    )
+    return Database(storage, temporary)
+
+
+def attach(connection: sqlite3.Connection, clock: Clock | None = None) -> None:
+    """Register the SQL functions on a plain connection, so that `SELECT honker_enqueue(...)` works in SQL.
+
+    Makes the tables where they are missing. Each function is atomic, in autocommit too, and commits with the
+    transaction that it is called in.
+    """
+    if not isinstance(connection, sqlite3.Connection):
+        raise TypeError(f"attach() takes a sqlite3.Connection, not {type(connection).__name__}")
+    attach_functions(connection, clock or Clock())
+
+
+class Database:
+    """An open database; safe to share between threads, not between processes. Make one with `brant.open`."""
+
+    def __init__(self, storage: Storage, temporary_directory: str | None = None) -> None:
+        self._storage = storage
+        self._queues: dict[str, Queue] = {}
+        self._streams: dict[str, Stream] = {}
+        self._outboxes: dict[str, tuple[Outbox, tuple[object, ...]]] = {}
+        self._process_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        forget_clock = storage.clock.on_change(storage.wake)
+        # Connections with functions on them are not collected by themselves: whoever drops a Database closes it.
+        self._finalizer = weakref.finalize(self, _close, storage, forget_clock, temporary_directory)
+
+    def __repr__(self) -> str:
+        return f"Database({self._storage.target!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> str:
+        return self._storage.target
+
+    def close(self) -> None:
+        """Close all connections; who waits in this Database gets DatabaseClosed. Closing twice is harmless."""
+        if self._storage.in_transaction():
+            raise TransactionError("close() inside a transaction: leave its block first")
+        self._finalizer()
+
+    def health(self) -> Health:
+        """What is wrong, if anything, and a few facts."""
+        return self._storage.health()
+
+    # SQL
+
+    def transaction(self) -> Transaction:
+        """A write transaction: `with db.transaction() as tx`. What takes `tx=` inside commits with it."""
+        return Transaction(self._storage)
+
+    def query(self, sql: str, params: Iterable[object] | None = None) -> list[dict[str, Any]]:
+        """Read; never takes or waits for the write lock. To write, use `transaction()`."""
+        with self._storage.reading() as session:
+            return session.query(sql, positional(params))
+
+    # Queues
+
+    def queue(self, name: str, visibility_timeout_s: float | None = None, max_attempts: int | None = None) -> Queue:
+        """The queue of that name. Options are fixed by the first call that makes it; without any it is a look-up."""
+        known = self._queues.get(name)
+        given = visibility_timeout_s is not None or max_attempts is not None
+        options = (
+            300 if visibility_timeout_s is None else visibility_timeout_s,
+            3 if max_attempts is None else max_attempts,
+        )
+        if known is not None:
+            if given and options != (known.visibility_timeout_s, known.max_attempts):
+                raise InvalidValue(
+                    f"the queue {name!r} is already opened with visibility_timeout_s={known.visibility_timeout_s} and "
+                    f"max_attempts={known.max_attempts}; pass the same, or none"
+                )
+            return known
+        self._storage.require_open()
+        if self._storage.in_transaction():
+            raise TransactionError("cannot construct Queue inside a transaction: call db.queue() before it")
+        if not self._queues:
+            self._storage.retire_old_layout()
+        made = Queue(self, queue_name(name), *options)
+        return self._queues.setdefault(name, made)
+
+    def list_queues(self, prefix: str = "", pattern: str | None = None) -> list[QueueStats]:
+        """The numbers of all queues that were ever used and not deleted, by name; drained ones too."""
+        with self._storage.reading() as session:
+            names = session.queue_names(with_dead=True)
+        return [
+            Queue(self, name).stats()
+            for name in names
+            if name.startswith(prefix) and (pattern is None or fnmatch.fnmatchcase(name, pattern))
+        ]
+
+    def broadcast(self, message: str, pattern: str | None = None, tx: object | None = None) -> int:
+        """Write the message to every known queue (whose name matches), in one transaction; tells how many."""
+        payload = checked_message(message)
+        with writing(self._storage, tx) as session:
+            targets = [name for name in session.queue_names() if pattern is None or fnmatch.fnmatchcase(name, pattern)]
+            for name in targets:
+                session.enqueue(name, payload)
+        return len(targets)
+
+    def job_events(self) -> Stream:
+        """The stream of job lifecycle events, of the queues for which `record_events()` is on."""
+        return self.stream(JOB_EVENTS_TOPIC)
+
+    def unique_worker_id(self) -> str:
+        """A worker id that no other process and no other call gets."""
+        return f"{self._process_id}-{uuid.uuid4().hex[:8]}"
+
+    # Aliases
+
+    def add_alias(self, alias: str, target: str, tx: object | None = None) -> None:
+        """Let `@alias` stand for a queue wherever the shell takes one."""
+        shell_name(alias), shell_name(target)
+        if alias == target:
+            raise QueueNameError(f"the alias {alias!r} would stand for itself")
+        with writing(self._storage, tx) as session:
+            if session.alias_target(alias) is not None:
+                raise QueueNameError(f"the alias {alias!r} exists already; remove it first")
+            if session.alias_target(target) is not None:
+                raise QueueNameError(f"Cannot target another alias: {target!r} is one; name a queue")
+            session.add_alias(alias, target)
+
+    def remove_alias(self, alias: str, tx: object | None = None) -> bool:
+        with writing(self._storage, tx) as session:
+            return session.remove_alias(alias)
+
+    def list_aliases(self, target: str | None = None) -> dict[str, str]:
+        """Aliases and their queues, by alias."""
+        with self._storage.reading() as session:
+            return dict(session.list_aliases(target))
+
+    def resolve_alias(self, name: str) -> str:
+        """The queue that `@name` stands for; a name without @ is a queue's own."""
+        if not name.startswith("@"):
+            return name
+        if name == "@":
+            raise QueueNameError("Alias name cannot be empty")
+        with self._storage.reading() as session:
+            target = session.alias_target(name[1:])
+        if target is None:
+            raise QueueNameError(f"Alias {name[1:]!r} is not defined")
+        return target
+
+    # Streams and channels
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name."""
+        self._storage.require_open()
+        return self._streams.setdefault(name, Stream(self, label(name, "stream name")))
+
+    def list_streams(self) -> list[str]:
+        """The names of the streams that hold events."""
+        with self._storage.reading() as session:
+            return session.topics()
+
+    def notify(self, channel: str, payload: object, tx: object | None = None) -> int:
+        """Send a notification to whoever listens when it commits; gives its id."""
+        text = encode(payload)
+        with writing(self._storage, tx) as session:
+            return session.notify(label(channel, "channel"), text)
+
+    def listen(self, channel: str, fallback_poll_s: float | None = 15.0) -> Listener:
+        """The notifications of a channel from now on: for `for` and for `async for`."""
+        return Listener(self._storage, label(channel, "channel"), fallback_poll_s)
+
+    def prune_notifications(
+        self, older_than_s: float | None = None, max_keep: int | None = None, tx: object | None = None
+    ) -> int:
+        """Delete notifications that are older, or that are not among the newest `max_keep`; tells how many."""
+        if older_than_s is None and max_keep is None:
+            return 0
+        if max_keep is not None and max_keep < 0:
+            raise InvalidValue("max_keep must not be negative")
+        age = None if older_than_s is None else seconds(older_than_s, "older_than_s")
+        with writing(self._storage, tx) as session:
+            return session.prune_notifications(None if age is None else session.now() - age, max_keep)
+
+    def update_events(self) -> UpdateEvents:
+        """An async iterator that gives None after each commit to the database, from whatever process."""
+        return UpdateEvents(self._storage)
+
+    # Coordination
+
+    def lock(self, name: str, ttl: float = 60, owner: str | None = None, wait: float = 0) -> Lock:
+        """A lock to use with `with`: LockHeld when another has it, after waiting up to `wait` seconds."""
+        return Lock(self, name, ttl, owner, wait)
+
+    def try_rate_limit(self, name: str, limit: int, per: int, tx: object | None = None) -> bool:
+        """Whether one more may happen in the current window: at most `limit` in each `per` seconds."""
+        checked = whole(limit, "limit", minimum=1), whole(per, "per", minimum=1)
+        with writing(self._storage, tx) as session:
+            return session.try_rate_limit(label(name, "limit name"), *checked)
+
+    def sweep_rate_limits(self, older_than_s: float = 3600, tx: object | None = None) -> int:
+        """Forget windows that began longer ago; tells how many."""
+        with writing(self._storage, tx) as session:
+            return session.sweep_rate_limits(seconds(older_than_s, "older_than_s"))
+
+    def sweep_locks(self, tx: object | None = None) -> int:
+        """Forget locks that ran out; tells how many."""
+        with writing(self._storage, tx) as session:
+            return session.sweep_locks()
+
+    def scheduler(self, lock_name: str | None = None) -> Scheduler:
+        """Manages and fires the schedules of this database."""
+        from brant.schedule import Scheduler
+
+        return Scheduler(self, lock_name)
+
+    def outbox(
+        self,
+        name: str,
+        delivery: Callable[[Any], Any],
+        max_attempts: int = 5,
+        base_backoff_s: float = 5,
+        visibility_timeout_s: float = 60,
+    ) -> Outbox:
+        """The outbox of that name, with the function that delivers; asking again needs the same options."""
+        from brant.outbox import Outbox
+
+        # Compared by ==: the same bound method is another object each time that it is looked up.
+        options = (delivery, max_attempts, base_backoff_s, visibility_timeout_s)
+        if name not in self._outboxes:
+            made = Outbox(self, label(name, "outbox name"), *options)
+            self._outboxes[name] = (made, options)
+        outbox, known = self._outboxes[name]
+        if options != known:
+            raise InvalidValue(f"the outbox {name!r} is already opened with another delivery or other options")
+        return outbox
+
+
+def _close(storage: Storage, forget_clock: Callable[[], None], temporary_directory: str | None) -> None:
+    forget_clock()
+    storage.close()
+    if temporary_directory is not None and Path(temporary_directory).is_dir():
+        shutil.rmtree(temporary_directory)

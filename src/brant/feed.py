@@ -1,0 +1,108 @@
+"""Iterating over what is there and what is yet to come, in a thread or in an event loop."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from brant.storage.base import Storage
+
+Item = TypeVar("Item")
+
+
+class Feed(ABC, Generic[Item]):
+    """An endless iterator for `for` and for `async for`, ended by `close()`.
+
+    Subscribes before its first read, so a commit between the two is never missed. Reads run in a thread of the event
+    loop's pool and fill a buffer there: an `async for` step that is cancelled loses nothing.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._subscription = storage.subscribe()
+        self._buffer: deque[Item] = deque()
+        self._refilling = threading.Lock()
+        self._closed = False
+
+    @abstractmethod
+    def _fetch(self) -> list[Item]:
+        """What is there now."""
+
+    @abstractmethod
+    def _patience(self) -> float | None:
+        """After an empty fetch: how many seconds to wait for a wake-up before looking again; None is without end."""
+
+    def _handing_out(self, item: Item) -> None:
+        """Called with each item just before it is handed out."""
+
+    def _going_idle(self) -> None:
+        """Called when everything was handed out, before a wait."""
+
+    def close(self) -> None:
+        """End the iteration, also for a thread or task that waits in it."""
+        self._closed = True
+        self._subscription.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Item:
+        while not self._closed:
+            if self._buffer:
+                return self._next_item()
+            wait_s = self._refill()
+            if wait_s != 0:
+                self._subscription.wait(wait_s)
+        raise StopIteration
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        import asyncio
+
+        while not self._closed:
+            if self._buffer:
+                return self._next_item()
+            wait_s = await asyncio.to_thread(self._refill)
+            if wait_s != 0:
+                await self._subscription.wait_async(wait_s)
+        raise StopAsyncIteration
+
+    def _next_item(self) -> Item:
+        item = self._buffer.popleft()
+        self._handing_out(item)
+        return item
+
+    def _refill(self) -> float | None:
+        """Fill the buffer; 0 when something came, else the time to wait."""
+        # One at a time: a cancelled step may have left a refill running in its thread.
+        with self._refilling:
+            if self._buffer:
+                return 0
+            self._buffer.extend(self._fetch())
+            if self._buffer:
+                return 0
+            self._going_idle()
+            return self._patience()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.close)

@@ -1,0 +1,209 @@
+"""What queues hand out: jobs to workers, messages to the shell; and what they tell about themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from brant.arguments import decode
+from brant.errors import ClaimLost
+from brant.storage.base import DeadRow, JobRow, MessageRow
+from brant.transaction import Transaction
+
+if TYPE_CHECKING:
+    from brant.queue import Queue
+
+
+class Job:
+    """A claimed job: this worker's until `claim_expires_at`, unless it is settled or renewed before."""
+
+    __slots__ = (
+        "_decoded",
+        "_text",
+        "attempts",
+        "claim_expires_at",
+        "created_at",
+        "expires_at",
+        "id",
+        "last_error",
+        "max_attempts",
+        "priority",
+        "queue",
+        "queue_name",
+        "run_at",
+        "state",
+        "worker_id",
+    )
+
+    def __init__(self, queue: Queue, row: JobRow, last_error: str | None) -> None:
+        self.queue = queue
+        self.id = row.id
+        self.queue_name = row.queue
+        self._text = row.payload
+        self._decoded: tuple[Any] | None = None
+        self.state = row.state
+        self.priority = row.priority
+        self.run_at = row.run_at
+        self.worker_id = row.worker_id or ""
+        self.claim_expires_at = row.claim_expires_at or 0
+        self.attempts = row.attempts
+        self.max_attempts = row.max_attempts
+        self.created_at = row.created_at
+        self.expires_at = row.expires_at
+        self.last_error = last_error
+
+    @property
+    def payload(self) -> Any:
+        """The payload, decoded on first use; ValueError if another program stored what is not JSON."""
+        if self._decoded is None:
+            self._decoded = (decode(self._text),)
+        return self._decoded[0]
+
+    def ack(self, tx: object | None = None) -> bool:
+        """Done: the job is gone. False when the claim is lost."""
+        return self.queue.ack(self.id, self.worker_id, attempt=self.attempts, tx=tx)
+
+    def retry(self, delay_s: float = 60, error: str = "", tx: object | None = None) -> bool:
+        """Again after `delay_s` seconds, or dead when no attempt is left. False when the claim is lost."""
+        return self.queue.retry(self.id, self.worker_id, delay_s, error, attempt=self.attempts, tx=tx)
+
+    def fail(self, error: str = "", tx: object | None = None) -> bool:
+        """Never again: a dead letter with this reason. False when the claim is lost."""
+        return self.queue.fail(self.id, self.worker_id, error, attempt=self.attempts, tx=tx)
+
+    def heartbeat(self, extend_s: float | None = None) -> bool:
+        """Keep the job for that long from now (the queue's visibility timeout). False when the claim is lost."""
+        lease_end = self.queue._extend(self.id, self.worker_id, extend_s, self.attempts)
+        if lease_end is not None:
+            self.claim_expires_at = lease_end
+        return lease_end is not None
+
+    def transaction(self) -> Transaction:
+        """A transaction that ends with the ack: the handler's writes and the ack commit together, or neither.
+
+        ClaimLost, with everything rolled back, when the job is no longer this worker's at the end.
+        """
+        return _AckingTransaction(self)
+
+    def __repr__(self) -> str:
+        return f"Job(id={self.id}, queue={self.queue_name!r}, attempts={self.attempts}/{self.max_attempts})"
+
+
+class _AckingTransaction(Transaction):
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.queue.db._storage)
+        self._job = job
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lost: BaseException | None = None
+        if kind is None:
+            try:
+                if not self._job.ack(tx=self):
+                    lost = ClaimLost(f"{self._job!r} is no longer claimed by {self._job.worker_id!r}: rolled back")
+            except BaseException as failure:
+                lost = failure
+        if lost is None:
+            super().__exit__(kind, error, trace)
+        else:
+            super().__exit__(type(lost), lost, lost.__traceback__)
+            raise lost
+
+
+class Message(str):
+    """The text of a message, which also knows its `id` (microseconds since 1970) and its `queue`.
+
+    For a payload that is not text, the text is its JSON; `payload` is the decoded value.
+    """
+
+    __slots__ = ("id", "payload", "queue")
+    id: int
+    queue: str
+    payload: Any
+
+    @classmethod
+    def of(cls, row: MessageRow) -> Message:
+        message = cls(message_text(row.payload))
+        message.id = row.id
+        message.queue = row.queue
+        message.payload = message_payload(row.payload)
+        return message
+
+
+def message_payload(stored: str) -> Any:
+    try:
+        return decode(stored)
+    except ValueError:
+        return stored  # other programs may store what is not JSON; the shell shows it as it is
+
+
+def message_text(stored: str) -> str:
+    """The text that the shell prints for a stored payload."""
+    payload = message_payload(stored)
+    if isinstance(payload, str):
+        return payload
+    import json
+
+    return json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class DeadJob:
+    """A dead letter: a job that will not run again unless it is requeued."""
+
+    id: int
+    queue: str
+    payload_text: str
+    priority: int
+    run_at: float
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    created_at: float
+    died_at: float
+
+    @classmethod
+    def of(cls, row: DeadRow) -> DeadJob:
+        return cls(*row)
+
+    @property
+    def payload(self) -> Any:
+        return message_payload(self.payload_text)
+
+
+@dataclass(frozen=True)
+class AttemptError:
+    """Why one attempt of a job failed."""
+
+    attempt: int
+    worker_id: str | None
+    error: str
+    failed_at: float
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """The numbers of one queue. `delayed` jobs are among the `pending` ones."""
+
+    queue: str
+    pending: int
+    delayed: int
+    processing: int
+    dead: int
+    oldest_age: float | None
+    next_run_at: float | None
+    paused: bool
+
+    @property
+    def claimed(self) -> int:
+        return self.processing
+
+    @property
+    def total(self) -> int:
+        return self.pending + self.processing
+
+    @property
+    def exists(self) -> bool:
+        return self.total > 0

@@ -1,0 +1,273 @@
+"""A work queue: jobs are enqueued, claimed under a lease, and acknowledged, retried or failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from brant.arguments import encode, moment, seconds, whole
+from brant.claims import Claims
+from brant.errors import InvalidValue
+from brant.job import AttemptError, DeadJob, Job, QueueStats
+from brant.result import ResultVerbs
+from brant.shell import ShellVerbs
+from brant.transaction import writing
+
+if TYPE_CHECKING:
+    from brant.database import Database
+
+_PAGE = 1000
+
+
+class Queue(ResultVerbs, ShellVerbs):
+    """A named queue of a Database; make one with `db.queue(name)`.
+
+    At least once: a job whose worker dies is claimed again when its lease runs out, until its attempts are used up.
+    Every writing call takes `tx=`, a Brant transaction or the caller's own connection, and then commits with it.
+    """
+
+    def __init__(self, db: Database, name: str, visibility_timeout_s: float = 300, max_attempts: int = 3) -> None:
+        self.db = db
+        self.name = name
+        self.visibility_timeout_s = seconds(visibility_timeout_s, "visibility_timeout_s", minimum=0)
+        self.max_attempts = whole(max_attempts, "max_attempts", minimum=0)
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    # Adding
+
+    def enqueue(
+        self,
+        payload: object,
+        tx: object | None = None,
+        run_at: float | datetime | None = None,
+        delay: float | None = None,
+        priority: int = 0,
+        expires: float | None = None,
+        max_attempts: int | None = None,
+        *,
+        unique_key: str | None = None,
+        unique_for: float | None = None,
+    ) -> int:
+        """Add a job with a JSON payload; gives its id.
+
+        `delay` (seconds) or `run_at` holds it back, `expires` (seconds) makes it a dead letter if it was not started
+        by then, a higher `priority` goes first. With `unique_key`, a job of that key that is still live, or that was
+        enqueued less than `unique_for` seconds ago, is answered with instead: its id, and nothing is added.
+        """
+        text = encode(payload)
+        if unique_for is not None and unique_key is None:
+            raise InvalidValue("unique_for needs a unique_key")
+        options = self._options(run_at, delay, priority, expires, max_attempts)
+        if unique_key is not None:
+            if not isinstance(unique_key, str) or not unique_key:
+                raise InvalidValue(f"unique_key must be a text that is not empty, not {unique_key!r}")
+            options["unique_key"] = unique_key
+            options["unique_for"] = None if unique_for is None else seconds(unique_for, "unique_for", above=0)
+        with writing(self.db._storage, tx) as session:
+            return session.enqueue(self.name, text, **options)
+
+    def enqueue_many(
+        self,
+        payloads: Iterable[object],
+        tx: object | None = None,
+        run_at: float | datetime | None = None,
+        delay: float | None = None,
+        priority: int = 0,
+        expires: float | None = None,
+        max_attempts: int | None = None,
+    ) -> list[int]:
+        """Add many jobs in one transaction, all of them or none; gives their ids."""
+        texts = [encode(payload) for payload in payloads]
+        options = self._options(run_at, delay, priority, expires, max_attempts)
+        if not texts:
+            return []
+        with writing(self.db._storage, tx) as session:
+            return session.enqueue_many(self.name, texts, **options)
+
+    def _options(
+        self,
+        run_at: float | datetime | None,
+        delay: float | None,
+        priority: int,
+        expires: float | None,
+        max_attempts: int | None,
+    ) -> dict[str, Any]:
+        return {
+            "run_at": moment(run_at, "run_at"),
+            "delay": None if delay is None else seconds(delay, "delay"),
+            "priority": priority if type(priority) is int else whole(priority, "priority"),
+            "expires": None if expires is None else seconds(expires, "expires"),
+            "max_attempts": self.max_attempts
+            if max_attempts is None
+            else whole(max_attempts, "max_attempts", minimum=0),
+        }
+
+    # Claiming
+
+    def claim(self, worker_id: str | None = None, idle_poll_s: float | None = 5.0) -> Claims:
+        """Jobs as they become due, one at a time, without end: for `for` and for `async for`."""
+        return Claims(self, worker_id or self.db.unique_worker_id(), idle_poll_s)
+
+    def claim_one(self, worker_id: str, lease_s: float | None = None) -> Job | None:
+        """The first due job, or None."""
+        jobs = self.claim_batch(worker_id, 1, lease_s)
+        return jobs[0] if jobs else None
+
+    def claim_batch(self, worker_id: str, n: int, lease_s: float | None = None) -> list[Job]:
+        """Up to `n` due jobs, highest priority first, leased to this worker for `lease_s` seconds."""
+        _checked_worker(worker_id)
+        n = whole(n, "n")
+        lease = self.visibility_timeout_s if lease_s is None else seconds(lease_s, "lease_s", minimum=0)
+        if n <= 0:
+            return []
+        with self.db._storage.transaction() as session:
+            claimed = session.claim(self.name, worker_id, n, lease)
+        return [Job(self, row, last_error) for row, last_error in claimed]
+
+    # Settling
+
+    def ack(self, job_id: int, worker_id: str, *, attempt: int | None = None, tx: object | None = None) -> bool:
+        """Done: the job is gone. False when this worker does not hold it (any more)."""
+        with writing(self.db._storage, tx) as session:
+            return session.ack(job_id, worker_id, attempt)
+
+    def ack_batch(self, job_ids: Iterable[int], worker_id: str, *, tx: object | None = None) -> int:
+        """Ack many in one transaction; tells how many this worker still held."""
+        ids = [whole(job_id, "job id") for job_id in job_ids]
+        if not ids:
+            return 0
+        with writing(self.db._storage, tx) as session:
+            return session.ack_many(ids, worker_id)
+
+    def retry(
+        self,
+        job_id: int,
+        worker_id: str,
+        delay_s: float,
+        error: str,
+        *,
+        attempt: int | None = None,
+        tx: object | None = None,
+    ) -> bool:
+        """Again after `delay_s` seconds, or dead with this error when no attempt is left."""
+        delay = seconds(delay_s, "delay_s")
+        with writing(self.db._storage, tx) as session:
+            return session.retry(job_id, worker_id, delay, str(error), attempt)
+
+    def fail(
+        self, job_id: int, worker_id: str, error: str, *, attempt: int | None = None, tx: object | None = None
+    ) -> bool:
+        """Never again: a dead letter with this error."""
+        with writing(self.db._storage, tx) as session:
+            return session.fail(job_id, worker_id, str(error), attempt)
+
+    def heartbeat(self, job_id: int, worker_id: str, extend_s: float | None = None) -> bool:
+        """Keep the job for that long from now. False once the lease has run out, even if nobody took it over."""
+        return self._extend(job_id, worker_id, extend_s, None) is not None
+
+    def _extend(self, job_id: int, worker_id: str, extend_s: float | None, attempt: int | None) -> float | None:
+        lease = self.visibility_timeout_s if extend_s is None else seconds(extend_s, "extend_s")
+        with self.db._storage.transaction() as session:
+            return session.extend(job_id, worker_id, lease, attempt)
+
+    def cancel(self, job_id: int, *, tx: object | None = None) -> bool:
+        """Remove a job, running or not; a handler that runs goes on, and its ack says that the claim is lost."""
+        with writing(self.db._storage, tx) as session:
+            return session.cancel(job_id)
+
+    def sweep_expired(self, *, tx: object | None = None) -> int:
+        """Make dead letters of the jobs that were not started before they expired; tells how many."""
+        with writing(self.db._storage, tx) as session:
+            return session.sweep_expired(self.name)
+
+    # Looking
+
+    def get_job(self, job_id: int) -> dict[str, Any] | None:
+        """The row of a live job, its payload as JSON text; None when it is done, dead or unknown."""
+        with self.db._storage.reading() as session:
+            job = session.get_job(job_id)
+        return None if job is None else job._asdict()
+
+    def errors(self, job_id: int) -> list[AttemptError]:
+        """Why earlier attempts of a live or dead job failed, oldest first."""
+        with self.db._storage.reading() as session:
+            return [AttemptError(*row) for row in session.attempt_errors(job_id)]
+
+    def stats(self) -> QueueStats:
+        with self.db._storage.reading() as session:
+            counts = session.queue_counts(self.name)
+        oldest = counts.oldest_due_at
+        return QueueStats(
+            queue=self.name,
+            pending=counts.pending,
+            delayed=counts.delayed,
+            processing=counts.processing,
+            dead=counts.dead,
+            oldest_age=None if oldest is None else max(0.0, self.db._storage.clock.now() - oldest),
+            next_run_at=counts.next_run_at,
+            paused=bool(counts.paused),
+        )
+
+    # Dead letters
+
+    def list_dead(self, limit: int = 100, *, after: int = 0) -> list[DeadJob]:
+        """Dead letters by id; for the next page pass the last id as `after`."""
+        limit = whole(limit, "limit", minimum=1)
+        with self.db._storage.reading() as session:
+            return [DeadJob.of(row) for row in session.list_dead(self.name, after, limit)]
+
+    def get_dead(self, job_id: int) -> DeadJob | None:
+        with self.db._storage.reading() as session:
+            row = session.get_dead(job_id)
+        return DeadJob.of(row) if row is not None and row.queue == self.name else None
+
+    def requeue_dead(self, job_id: int | None = None, *, tx: object | None = None) -> int:
+        """Put one dead letter back, or all of them: due now, under their old ids, with all their attempts."""
+        with writing(self.db._storage, tx) as session:
+            if job_id is not None:
+                row = session.get_dead(job_id)
+                return session.requeue_dead([job_id]) if row is not None and row.queue == self.name else 0
+            requeued = 0
+            while page := session.list_dead(self.name, 0, _PAGE):
+                requeued += session.requeue_dead([row.id for row in page])
+            return requeued
+
+    def purge_dead(self, older_than_s: float | None = None, *, tx: object | None = None) -> int:
+        """Delete dead letters for good, all or those that died longer ago; tells how many."""
+        age = None if older_than_s is None else seconds(older_than_s, "older_than_s", minimum=0)
+        with writing(self.db._storage, tx) as session:
+            return session.purge_dead(self.name, None if age is None else session.now() - age)
+
+    # Control
+
+    def pause(self, *, tx: object | None = None) -> bool:
+        """Hand out nothing more, in any process, until `resume()`; False when it was paused already."""
+        with writing(self.db._storage, tx) as session:
+            return session.pause_queue(self.name, True)
+
+    def resume(self, *, tx: object | None = None) -> bool:
+        with writing(self.db._storage, tx) as session:
+            return session.queue_paused(self.name) and session.pause_queue(self.name, False)
+
+    def is_paused(self) -> bool:
+        with self.db._storage.reading() as session:
+            return session.queue_paused(self.name)
+
+    def record_events(self, record: bool = True, *, tx: object | None = None) -> None:
+        """Publish what becomes of this queue's jobs to `db.job_events()`, each in the transaction that does it.
+
+        Events: enqueued, claimed, completed, retried, dead, cancelled. Holds for all processes until switched off.
+        """
+        with writing(self.db._storage, tx) as session:
+            session.record_queue_events(self.name, record)
+
+
+def _checked_worker(worker_id: object) -> None:
+    if not isinstance(worker_id, str) or not worker_id:
+        raise InvalidValue(f"worker_id must be a text that is not empty, not {worker_id!r}")

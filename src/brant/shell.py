@@ -1,0 +1,223 @@
+"""The shell's verbs: messages written, read, peeked at and moved, on the same rows as a worker's jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypedDict
+
+from brant.arguments import encode, seconds, shell_name, whole
+from brant.errors import InvalidValue
+from brant.job import Message
+from brant.storage.base import MessageRow
+from brant.transaction import writing
+
+if TYPE_CHECKING:
+    from brant.database import Database
+    from brant.queue import Queue
+
+MAX_MESSAGE_BYTES = 10 * 1024 * 1024
+_PAGE = 1000
+_LARGEST_LIMIT = 2**62
+
+
+class ShellVerbs:
+    """Text in, text out, oldest first; rows with a priority or a delay come in the worker's order, when due."""
+
+    db: Database
+    name: str
+    max_attempts: int
+    visibility_timeout_s: float
+
+    def write(self, message: str, tx: object | None = None) -> int:
+        """Add a message; gives its id. A worker that claims it gets the text as its payload."""
+        shell_name(self.name)
+        payload = checked_message(message)
+        with writing(self.db._storage, tx) as session:
+            return session.enqueue(self.name, payload, max_attempts=self.max_attempts)
+
+    def read(
+        self,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        message_id: int | None = None,
+        tx: object | None = None,
+    ) -> Message | None:
+        """Take the oldest message (in the open range of ids, or that one): it is gone once this returns."""
+        taken = self._take(1, after, before, message_id, tx)
+        return taken[0] if taken else None
+
+    def read_many(
+        self, limit: int, *, after: int | None = None, before: int | None = None, tx: object | None = None
+    ) -> list[Message]:
+        """Take up to `limit` messages, in one transaction."""
+        return self._take(whole(limit, "limit", minimum=1), after, before, None, tx)
+
+    def read_generator(
+        self,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        at_least_once: bool = False,
+        batch_size: int = 100,
+        lease_s: float = 60,
+    ) -> Iterator[Message]:
+        """Take all messages that are there, one at a time.
+
+        With `at_least_once` each batch is leased instead and removed when the batch has been consumed: what was not
+        consumed comes back, at once when the iteration is stopped, after `lease_s` seconds when the process dies.
+        """
+        if not at_least_once:
+            return self._read_each(after, before)
+        if after is not None or before is not None:
+            raise InvalidValue("at_least_once leases messages in order and takes no range; leave after and before out")
+        whole(batch_size, "batch_size", minimum=1)
+        return self._lease_each(batch_size, seconds(lease_s, "lease_s", above=0))
+
+    def _read_each(self, after: int | None, before: int | None) -> Iterator[Message]:
+        while (message := self.read(after=after, before=before)) is not None:
+            yield message
+
+    def _lease_each(self, batch_size: int, lease_s: float) -> Iterator[Message]:
+        storage = self.db._storage
+        worker = self.db.unique_worker_id()
+        while True:
+            with storage.transaction() as session:
+                batch = [job for job, _ in session.claim(self.name, worker, batch_size, lease_s)]
+            if not batch:
+                return
+            consumed: list[int] = []
+            try:
+                for job in batch:
+                    yield Message.of(MessageRow(job.id, job.queue, job.payload, job.priority, job.run_at, job.attempts))
+                    consumed.append(job.id)
+            finally:
+                with storage.transaction() as session:
+                    session.ack_many(consumed, worker)
+                    session.release([job.id for job in batch[len(consumed) :]], worker)
+
+    def _take(
+        self, limit: int, after: int | None, before: int | None, message_id: int | None, tx: object | None
+    ) -> list[Message]:
+        chosen = _chosen(after, before, message_id)
+        with writing(self.db._storage, tx) as session:
+            return [Message.of(row) for row in session.take(self.name, limit, **chosen)]
+
+    def peek(
+        self, *, after: int | None = None, before: int | None = None, message_id: int | None = None
+    ) -> Message | None:
+        """The message that `read` would take, left where it is."""
+        with self.db._storage.reading() as session:
+            found = session.peek(self.name, 1, **_chosen(after, before, message_id))
+        return Message.of(found[0]) if found else None
+
+    def peek_many(self, limit: int = 1000, *, after: int | None = None, before: int | None = None) -> list[Message]:
+        limit = whole(limit, "limit", minimum=1)
+        with self.db._storage.reading() as session:
+            return [Message.of(row) for row in session.peek(self.name, limit, **_chosen(after, before, None))]
+
+    def peek_generator(self, *, after: int | None = None, before: int | None = None) -> Iterator[Message]:
+        """All messages that are there; removal by others meanwhile makes it skip none."""
+        chosen = _chosen(after, before, None)
+        seen: MessageRow | None = None
+        while True:
+            with self.db._storage.reading() as session:
+                page = session.peek(self.name, _PAGE, seen=seen, **chosen)
+            yield from map(Message.of, page)
+            if len(page) < _PAGE:
+                return
+            seen = page[-1]
+
+    def move(
+        self,
+        destination: str | Queue,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        message_id: int | None = None,
+        tx: object | None = None,
+    ) -> Message | None:
+        """Move the oldest message (in the range, or that one); it keeps its id and so its age."""
+        moved = self._move(destination, 1, after, before, message_id, tx)
+        return moved[0] if moved else None
+
+    def move_many(
+        self,
+        destination: str | Queue,
+        limit: int | None = None,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        tx: object | None = None,
+    ) -> list[Message]:
+        """Move up to `limit` messages, by default all, in one transaction."""
+        limit = _LARGEST_LIMIT if limit is None else whole(limit, "limit", minimum=1)
+        return self._move(destination, limit, after, before, None, tx)
+
+    def move_generator(
+        self, destination: str | Queue, *, after: int | None = None, before: int | None = None
+    ) -> Iterator[Message]:
+        """Move all messages, one at a time, each as it is consumed."""
+        while (message := self.move(destination, after=after, before=before)) is not None:
+            yield message
+
+    def _move(
+        self,
+        destination: str | Queue,
+        limit: int,
+        after: int | None,
+        before: int | None,
+        message_id: int | None,
+        tx: object | None,
+    ) -> list[Message]:
+        target = shell_name(destination if isinstance(destination, str) else destination.name)
+        if target == self.name:
+            raise InvalidValue("Source and destination queues cannot be the same")
+        chosen = _chosen(after, before, message_id)
+        with writing(self.db._storage, tx) as session:
+            return [Message.of(row) for row in session.move(self.name, target, limit, **chosen)]
+
+    def delete(self, *, message_id: int | None = None, tx: object | None = None) -> bool:
+        """Remove every row of the queue, leased ones too, or one message that is not leased. False for none."""
+        with writing(self.db._storage, tx) as session:
+            if message_id is None:
+                return session.delete_queue(self.name) > 0
+            return session.delete_message(self.name, whole(message_id, "message_id"))
+
+    def exists(self) -> bool:
+        """Whether the queue has any row, leased ones included."""
+        with self.db._storage.reading() as session:
+            return session.queue_has_rows(self.name)
+
+    def has_pending(self, after: int | None = None) -> bool:
+        """Whether `read` would find a message."""
+        return self.peek(after=after) is not None
+
+
+def checked_message(message: object) -> str:
+    """The text as it is stored; refuses what is not text, what UTF-8 can't encode and what is too large."""
+    if not isinstance(message, str):
+        raise TypeError(f"a message is text, not {type(message).__name__}; enqueue() takes any JSON value")
+    try:
+        size = len(message.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidValue("the message is not valid Unicode text: it holds lone surrogates") from error
+    if size > MAX_MESSAGE_BYTES:
+        raise InvalidValue(f"Message exceeds maximum size of {MAX_MESSAGE_BYTES} bytes")
+    return encode(message)
+
+
+class _Chosen(TypedDict):
+    after: int | None
+    before: int | None
+    message_id: int | None
+
+
+def _chosen(after: int | None, before: int | None, message_id: int | None) -> _Chosen:
+    if message_id is not None and (after is not None or before is not None):
+        raise InvalidValue("message_id names one message and can't be combined with after or before")
+    return {
+        "after": None if after is None else whole(after, "after"),
+        "before": None if before is None else whole(before, "before"),
+        "message_id": None if message_id is None else whole(message_id, "message_id"),
+    }

@@ -1,0 +1,189 @@
+"""The seam between Brant and a database.
+
+A backend is a `Storage` (connections, transactions, wake-ups) whose sessions run named statements.
+The verbs of the domain (`jobs`, `messages`, `streams`, `coordination`, `schedules`) are written once
+over those names; a backend brings its SQL under the same names, and may override a verb.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from brant.clock import Clock
+
+if TYPE_CHECKING:
+    from brant.storage.session import Session
+    from brant.storage.subscription import Subscription
+
+Row = tuple[Any, ...]
+
+
+class JobRow(NamedTuple):
+    """A row of the live table."""
+
+    id: int
+    queue: str
+    payload: str
+    state: str
+    priority: int
+    run_at: float
+    worker_id: str | None
+    claim_expires_at: float | None
+    attempts: int
+    max_attempts: int
+    created_at: float
+    expires_at: float | None
+
+
+class MessageRow(NamedTuple):
+    """What the shell's verbs need of a live row."""
+
+    id: int
+    queue: str
+    payload: str
+    priority: int
+    run_at: float
+    attempts: int
+
+
+class DeadRow(NamedTuple):
+    """A row of the dead table."""
+
+    id: int
+    queue: str
+    payload: str
+    priority: int
+    run_at: float
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    created_at: float
+    died_at: float
+
+
+class ScheduleRow(NamedTuple):
+    """A schedule: Honker's columns, then Brant's own."""
+
+    name: str
+    queue: str
+    cron_expr: str
+    payload: str
+    priority: int
+    expires_s: float | None
+    next_fire_at: int
+    enabled: int
+    max_attempts: int
+    tz: str | None
+    missed: str
+    last_fire_at: int | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Health:
+    """What `db.health()` found; each problem and warning says what it is and what to do."""
+
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class Statements(ABC):
+    """Runs named statements on one connection; what all verbs stand on."""
+
+    clock: Clock
+
+    @abstractmethod
+    def rows(self, name: str, params: Mapping[str, object]) -> list[Row]:
+        """Run the statement and give all rows it returns."""
+
+    @abstractmethod
+    def changed(self, name: str, params: Mapping[str, object]) -> int:
+        """Run the statement and tell how many rows it changed."""
+
+    @abstractmethod
+    def execute(self, sql: str, params: Sequence[object]) -> None:
+        """Run a statement of the user's that returns no rows."""
+
+    @abstractmethod
+    def query(self, sql: str, params: Sequence[object]) -> list[dict[str, Any]]:
+        """Run a statement of the user's and give its rows by column name."""
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[None]:
+        """All of the block, or none of it, whatever becomes of the transaction around it."""
+
+    def value(self, name: str, params: Mapping[str, object]) -> Any:
+        """The first column of the first row, or None when there is no row."""
+        found = self.rows(name, params)
+        return found[0][0] if found else None
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def times(self) -> dict[str, object]:
+        """The parameters by which statements know the time."""
+        now = self.now()
+        return {"now": now, "second": int(now), "micros": int(now * 1_000_000)}
+
+
+def moment_after(now: float, seconds: float) -> float:
+    """`seconds` from now: in whole seconds, as Honker stores time, unless a fraction was asked for."""
+    return int(now) + int(seconds) if seconds == int(seconds) else now + seconds
+
+
+class Storage(ABC):
+    """One database: its connections and its wake-ups."""
+
+    clock: Clock
+    target: str
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Session]:
+        """A write transaction: commits at the end of the block, rolls back on an exception."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Session]:
+        """A session that reads, and never takes or waits for the write lock."""
+
+    @abstractmethod
+    def adopt(self, connection: object) -> Session:
+        """A session on a connection of the caller's own: what it writes commits with the caller's work."""
+
+    @abstractmethod
+    def user_session(self) -> Session:
+        """The session of the open transaction, made ready for statements of the user's own."""
+
+    @abstractmethod
+    def require_open(self) -> None:
+        """Raise DatabaseClosed unless the database can be used by this process."""
+
+    @abstractmethod
+    def retire_old_layout(self) -> None:
+        """Take over the jobs of tables that earlier systems left behind, if there are any."""
+
+    @abstractmethod
+    def in_transaction(self) -> bool:
+        """Whether the calling thread or task is inside `transaction()`."""
+
+    @abstractmethod
+    def subscribe(self) -> Subscription:
+        """A doorbell that rings after every commit, from whatever process."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Ring every doorbell of this process, as after a commit: time has jumped, or a waiter shall end."""
+
+    @abstractmethod
+    def health(self) -> Health: ...
+
+    @abstractmethod
+    def close(self) -> None: ...

@@ -1,0 +1,163 @@
+"""Connections to an SQLite file, and sessions that run Brant's statements on one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from brant.clock import Clock
+from brant.errors import (
+    BrantError,
+    DatabaseBusy,
+    DatabaseClosed,
+    DatabaseReplaced,
+    InvalidValue,
+    StorageError,
+    StorageFull,
+)
+from brant.storage.base import Row
+from brant.storage.session import Session
+from brant.storage.statements import load_statements
+
+FOLDER = Path(__file__).parent
+STATEMENTS = load_statements(FOLDER / "statements")
+
+# In its default mode the sqlite3 module opens a transaction before a statement that begins with INSERT, UPDATE or
+# DELETE, and leaves it open. A statement that begins with WITH keeps the connection's own state.
+GUARDED_STATEMENTS = {
+    name: f"WITH brant AS (SELECT 1) {sql}" if sql.startswith(("INSERT", "UPDATE", "DELETE")) else sql
+    for name, sql in STATEMENTS.items()
+}
+
+
+def connect(path: str, *, busy_timeout_ms: int, synchronous: str, read_only: bool = False) -> sqlite3.Connection:
+    """A connection with Brant's settings; the file is made if it is not there."""
+    connection = sqlite3.connect(
+        path,
+        timeout=busy_timeout_ms / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        uri=path.startswith("file:"),
+    )
+    for pragma in (
+        f"busy_timeout = {busy_timeout_ms}",
+        f"synchronous = {synchronous}",
+        "foreign_keys = ON",
+        "cache_size = -32000",
+        "temp_store = MEMORY",
+        # Brant checkpoints by itself, under the write lock: see SqliteStorage.
+        "wal_autocheckpoint = 0",
+        f"query_only = {int(read_only)}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+class SqliteSession(Session):
+    """Runs Brant's statements on a connection; `guarded` for connections that the caller owns."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, *, guarded: bool = False) -> None:
+        self.connection = connection
+        self.clock = clock
+        self._statements = GUARDED_STATEMENTS if guarded else STATEMENTS
+        self._guarded = guarded
+        self._execute = connection.execute
+        # The SQL functions leave here what went wrong in them: SQLite itself hands on no more than that something did.
+        self.function_error: BaseException | None = None
+
+    def rows(self, name: str, params: Mapping[str, object]) -> list[Row]:
+        try:
+            return self._execute(self._statements[name], params).fetchall()
+        except (sqlite3.Error, OverflowError) as error:
+            raise self._translated(error) from error
+
+    def changed(self, name: str, params: Mapping[str, object]) -> int:
+        try:
+            count = self._execute(self._statements[name], params).rowcount
+            # The module counts only for statements that it recognises as writing, not for guarded ones.
+            return int(self._execute("SELECT changes()").fetchone()[0]) if self._guarded else count
+        except (sqlite3.Error, OverflowError) as error:
+            raise self._translated(error) from error
+
+    def execute(self, sql: str, params: Sequence[object] = ()) -> None:
+        cursor = self._run(sql, params)
+        if cursor.description is not None:
+            cursor.close()
+            raise StorageError("execute() is for statements that return no rows; use query() for this one")
+
+    def query(self, sql: str, params: Sequence[object] = ()) -> list[dict[str, Any]]:
+        cursor = self._run(sql, params)
+        if cursor.description is None:
+            return []
+        columns = [column[0] for column in cursor.description]
+        try:
+            return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+
+    def _run(self, sql: str, params: Sequence[object]) -> sqlite3.Cursor:
+        self.function_error = None
+        try:
+            return self._execute(sql, params)
+        except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> Exception:
+        inner, self.function_error = self.function_error, None
+        return inner if isinstance(inner, Exception) else translated(error)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        try:
+            self._execute("SAVEPOINT brant")
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        try:
+            yield
+        except BaseException:
+            # After some errors (a full disk) SQLite has rolled back everything, the savepoint included.
+            if self.connection.in_transaction:
+                self._execute("ROLLBACK TO brant")
+                self._execute("RELEASE brant")
+            raise
+        self._execute("RELEASE brant")
+
+
+_FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_BROKEN = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+def translated(error: Exception) -> BrantError | TypeError:
+    """The typed error for what the sqlite3 module raised; SQLite's own words stay in the text."""
+    text = str(error)
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if isinstance(error, OverflowError):
+        return InvalidValue(f"a number is too large for SQLite, which stores 64 bits: {text}")
+    if name == "SQLITE_READONLY_DBMOVED":
+        return DatabaseReplaced("the database file was moved or deleted under the open Database; open it anew")
+    if name.startswith(_FULL):
+        return StorageFull(f"{text}: no room to write; free some space and try again, what was committed is safe")
+    if name.startswith(_BUSY):
+        return DatabaseBusy(f"{text}: another connection kept the write lock for too long; try again")
+    if name.startswith(_BROKEN):
+        return StorageError(f"{text}: the file is damaged or is no SQLite database; restore it from a backup")
+    if name.startswith("SQLITE_CANTOPEN"):
+        return StorageError(f"{text}: check that the directory exists and that the file may be read and written")
+    if name.startswith("SQLITE_READONLY"):
+        return StorageError(f"{text}: the file, its directory or this connection may not be written")
+    if isinstance(error, sqlite3.ProgrammingError):
+        return _misuse(text)
+    return StorageError(text)
+
+
+def _misuse(text: str) -> BrantError | TypeError:
+    if "closed database" in text:
+        return DatabaseClosed("Database is closed")
+    if "type" in text and "not supported" in text:
+        return TypeError(f"{text}; use None, bool, int, float, str or bytes")
+    return StorageError(text)

@@ -1,0 +1,69 @@
+"""What is wrong with a file, or may become so."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+
+from brant.errors import BrantError
+from brant.storage.base import Health
+from brant.storage.session import Session
+from brant.storage.sqlite.wake import FileWatch
+
+# The versions in which two connections can corrupt the log when one restarts it while the other checkpoints.
+_LOG_RACE_FIXED = (3, 51, 3)
+_LARGE_LOG = 64 * 1024 * 1024
+_OTHER_SQLITE_MODULES = ("apsw", "pysqlite3", "pysqlcipher3", "sqlcipher3")
+
+
+def examine(session: Session, path: str, watch: FileWatch) -> Health:
+    journal_mode = session.query("PRAGMA journal_mode", ())[0]["journal_mode"]
+    log_bytes = _size(path + "-wal")
+    parked = [schedule.name for schedule in session.list_schedules() if schedule.error]
+    problems = []
+    try:
+        watch.check_file()
+    except BrantError as error:
+        problems.append(str(error))
+    if journal_mode != "wal":
+        problems.append(f"the journal mode is {journal_mode}, not WAL: readers and writers block each other")
+    if log_bytes > _LARGE_LOG:
+        problems.append(
+            f"the write-ahead log has {log_bytes} bytes: some connection keeps an old snapshot open; find and end it"
+        )
+    if watch.degraded:
+        problems.append(f"wake-ups are degraded: {watch.degraded}")
+    problems += [f"the schedule {name!r} is parked; update or re-add it" for name in parked]
+    return Health(
+        problems=tuple(problems),
+        warnings=tuple(_warnings()),
+        facts={
+            "path": path,
+            "sqlite_version": sqlite3.sqlite_version,
+            "journal_mode": journal_mode,
+            "database_bytes": _size(path),
+            "log_bytes": log_bytes,
+            "watcher": watch.mode,
+        },
+    )
+
+
+def _warnings() -> list[str]:
+    warnings = []
+    if sqlite3.sqlite_version_info < _LOG_RACE_FIXED and sqlite3.sqlite_version_info != (3, 50, 7):
+        warnings.append(
+            f"SQLite {sqlite3.sqlite_version} has a rare race that can damage the log; Brant checkpoints under the "
+            "write lock to avoid it, other programs on the file may not: use SQLite 3.51.3 or later"
+        )
+    others = [name for name in _OTHER_SQLITE_MODULES if name in sys.modules]
+    if others:
+        warnings.append(
+            f"a second SQLite library is loaded ({', '.join(others)}): if it opens this file in this process, locks "
+            "and then commits are lost; use Python's own sqlite3 for it"
+        )
+    return warnings
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size if Path(path).exists() else 0

@@ -1,0 +1,196 @@
+-- fragment: next_job_id
+max(:micros, (SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = '_honker_live'))
+
+-- A lease in whole seconds holds to the end of its last second, as in Honker; a fractional one ends when it says.
+-- fragment: held
+(claim_expires_at >= :now OR claim_expires_at = :second)
+
+-- The complement of "held".
+-- fragment: lapsed
+(claim_expires_at < :second OR (claim_expires_at > :second AND claim_expires_at < :now))
+
+-- fragment: owned
+id = :id AND worker_id = :worker AND {{held}} AND (:attempt IS NULL OR attempts = :attempt)
+
+-- fragment: job_columns
+id, queue, payload, state, priority, run_at, worker_id, claim_expires_at, attempts, max_attempts, created_at, expires_at
+
+-- fragment: wants_events
+(SELECT events FROM _brant_queues WHERE name = queue)
+
+-- Steps from one priority to the next lower one and seeks the due rows of each, so that delayed rows are never
+-- walked. CROSS JOIN and the index fix the order: priority, run_at, id.
+-- fragment: ready_from
+FROM (
+    WITH RECURSIVE level (priority) AS (
+        SELECT max(priority) FROM _honker_live INDEXED BY _brant_live_ready
+        WHERE queue = :queue AND state = 'pending'
+        UNION ALL
+        SELECT (
+            SELECT max(lower.priority) FROM _honker_live AS lower INDEXED BY _brant_live_ready
+            WHERE lower.queue = :queue AND lower.state = 'pending' AND lower.priority < level.priority
+        )
+        FROM level WHERE level.priority IS NOT NULL
+    )
+    SELECT priority FROM level WHERE priority IS NOT NULL
+) AS level
+CROSS JOIN _honker_live AS job INDEXED BY _brant_live_ready
+WHERE job.queue = :queue AND job.state = 'pending' AND job.priority = level.priority AND job.run_at <= :now
+    AND job.attempts < job.max_attempts AND (job.expires_at IS NULL OR job.expires_at > :now)
+
+-- name: enqueue
+INSERT INTO _honker_live (id, queue, payload, priority, run_at, max_attempts, created_at, expires_at)
+VALUES ({{next_job_id}}, :queue, :payload, :priority, :run_at, :max_attempts, :second, :expires_at)
+RETURNING id, {{wants_events}}
+
+-- name: enqueue_many
+INSERT INTO _honker_live (id, queue, payload, priority, run_at, max_attempts, created_at, expires_at)
+SELECT {{next_job_id}} + item.key, :queue, item.value, :priority, :run_at, :max_attempts, :second, :expires_at
+FROM json_each(:payloads) AS item
+RETURNING id
+
+-- name: unique_holder
+SELECT job_id FROM _brant_unique AS held
+WHERE queue = :queue AND key = :key AND (
+    expires_at > :now OR (expires_at IS NULL AND EXISTS (SELECT 1 FROM _honker_live WHERE id = held.job_id))
+)
+
+-- name: hold_unique
+INSERT OR REPLACE INTO _brant_unique (queue, key, job_id, expires_at) VALUES (:queue, :key, :job_id, :expires_at)
+
+-- A few a call, so that the table stays small and no call pays for all.
+-- name: drop_lapsed_unique
+DELETE FROM _brant_unique WHERE (queue, key) IN (
+    SELECT queue, key FROM _brant_unique INDEXED BY _brant_unique_expiring WHERE expires_at <= :now LIMIT 10
+)
+
+-- name: claim_upkeep
+SELECT
+    coalesce((SELECT paused FROM _brant_queues WHERE name = :queue), 0),
+    coalesce((SELECT events FROM _brant_queues WHERE name = :queue), 0),
+    EXISTS (
+        SELECT 1 FROM _honker_live WHERE queue = :queue AND state = 'processing' AND claim_expires_at < :second
+    ) OR EXISTS (
+        SELECT 1 FROM _honker_live
+        WHERE queue = :queue AND state = 'processing' AND claim_expires_at > :second AND claim_expires_at < :now
+    ),
+    EXISTS (
+        SELECT 1 FROM _honker_live INDEXED BY _brant_live_exhausted
+        WHERE queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= :now
+    ),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM _honker_live INDEXED BY _brant_live_expiring
+        WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now LIMIT 100
+    )) = 100
+
+-- name: claim
+UPDATE _honker_live
+SET state = 'processing', worker_id = :worker, claim_expires_at = :lease_end, attempts = attempts + 1
+WHERE id IN (SELECT job.id {{ready_from}} LIMIT :limit)
+RETURNING {{job_columns}},
+    CASE WHEN attempts > 1
+    THEN (SELECT error FROM _brant_attempts WHERE job_id = _honker_live.id ORDER BY rowid DESC LIMIT 1) END
+
+-- name: lapsed_jobs
+SELECT id, attempts >= max_attempts, expires_at IS NOT NULL AND expires_at <= :now
+FROM _honker_live INDEXED BY _honker_live_processing_deadline
+WHERE queue = :queue AND state = 'processing' AND claim_expires_at < :now AND {{lapsed}}
+
+-- name: note_lapsed
+INSERT INTO _brant_attempts (job_id, attempt, worker_id, error, failed_at)
+SELECT id, attempts, worker_id, 'the lease ran out: the worker died or stalled', :second
+FROM _honker_live WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: free_lapsed
+UPDATE _honker_live SET state = 'pending', worker_id = NULL, claim_expires_at = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'processing'
+
+-- name: exhausted_jobs
+SELECT id FROM _honker_live INDEXED BY _brant_live_exhausted
+WHERE queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= :now LIMIT 1000
+
+-- name: expired_jobs
+SELECT id FROM _honker_live INDEXED BY _brant_live_expiring
+WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now LIMIT 1000
+
+-- name: bury
+INSERT OR REPLACE INTO _honker_dead
+    (id, queue, payload, priority, run_at, attempts, max_attempts, last_error, created_at, died_at)
+SELECT id, queue, payload, priority, run_at, attempts, max_attempts, :error, created_at, :second
+FROM _honker_live WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: drop_jobs
+DELETE FROM _honker_live WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id, queue, attempts, {{wants_events}}
+
+-- name: claimable
+SELECT
+    coalesce((SELECT paused FROM _brant_queues WHERE name = :queue), 0),
+    EXISTS (SELECT 1 {{ready_from}}) OR EXISTS (
+        SELECT 1 FROM _honker_live WHERE queue = :queue AND state = 'processing' AND claim_expires_at < :second
+    ) OR EXISTS (
+        SELECT 1 FROM _honker_live
+        WHERE queue = :queue AND state = 'processing' AND claim_expires_at > :second AND claim_expires_at < :now
+    ) OR EXISTS (
+        SELECT 1 FROM _honker_live INDEXED BY _brant_live_exhausted
+        WHERE queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= :now
+    ),
+    (SELECT min(run_at) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at > :now),
+    (SELECT CASE typeof(claim_expires_at) WHEN 'integer' THEN claim_expires_at + 1 ELSE claim_expires_at END
+     FROM _honker_live INDEXED BY _honker_live_processing_deadline
+     WHERE queue = :queue AND state = 'processing' AND claim_expires_at >= :second
+     ORDER BY claim_expires_at LIMIT 1)
+
+-- name: next_claim_at
+SELECT min(at) FROM (
+    SELECT min(run_at) AS at FROM _honker_live
+    WHERE queue = :queue AND state = 'pending' AND run_at > :now AND attempts < max_attempts
+        AND (expires_at IS NULL OR expires_at > :now)
+    UNION ALL
+    SELECT min(claim_expires_at + (typeof(claim_expires_at) = 'integer')) FROM _honker_live
+    WHERE queue = :queue AND state = 'processing' AND {{held}} AND attempts < max_attempts
+        AND (expires_at IS NULL OR expires_at > :now)
+)
+
+-- name: ack
+DELETE FROM _honker_live WHERE {{owned}} RETURNING id, queue, attempts, {{wants_events}}
+
+-- name: ack_many
+DELETE FROM _honker_live
+WHERE id IN (SELECT value FROM json_each(:ids)) AND worker_id = :worker AND {{held}}
+RETURNING id, queue, attempts, {{wants_events}}
+
+-- name: owned_job
+SELECT {{job_columns}}, {{wants_events}} FROM _honker_live WHERE {{owned}}
+
+-- name: reschedule
+UPDATE _honker_live SET state = 'pending', run_at = :run_at, worker_id = NULL, claim_expires_at = NULL WHERE id = :id
+
+-- name: note_error
+INSERT INTO _brant_attempts (job_id, attempt, worker_id, error, failed_at)
+VALUES (:id, :attempt, :worker, :error, :second)
+
+-- name: attempt_errors
+SELECT attempt, worker_id, error, failed_at FROM _brant_attempts WHERE job_id = :id ORDER BY rowid
+
+-- name: extend
+UPDATE _honker_live SET claim_expires_at = :lease_end WHERE {{owned}} AND state = 'processing' RETURNING id
+
+-- Gives back what was leased and not used: the attempt does not count.
+-- name: release
+UPDATE _honker_live
+SET state = 'pending', worker_id = NULL, claim_expires_at = NULL, attempts = max(attempts - 1, 0)
+WHERE id IN (SELECT value FROM json_each(:ids)) AND worker_id = :worker AND state = 'processing' AND {{held}}
+RETURNING id
+
+-- name: cancel
+DELETE FROM _honker_live WHERE id = :id RETURNING id, queue, attempts, {{wants_events}}
+
+-- name: get_job
+SELECT {{job_columns}} FROM _honker_live WHERE id = :id
+
+-- name: last_job_id
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = '_honker_live'
+
+-- name: raise_last_job_id
+UPDATE sqlite_sequence SET seq = :id WHERE name = '_honker_live' AND seq < :id

@@ -1,0 +1,131 @@
+-- fragment: live_names
+SELECT name FROM (
+    WITH RECURSIVE seen (name) AS (
+        SELECT min(queue) FROM _honker_live WHERE state IN ('pending', 'processing')
+        UNION ALL
+        SELECT (SELECT min(queue) FROM _honker_live WHERE state IN ('pending', 'processing') AND queue > seen.name)
+        FROM seen WHERE seen.name IS NOT NULL
+    )
+    SELECT name FROM seen WHERE name IS NOT NULL
+)
+UNION SELECT name FROM _brant_queues
+
+-- name: register_queue
+INSERT OR IGNORE INTO _brant_queues (name) VALUES (:queue)
+
+-- name: forget_queue
+DELETE FROM _brant_queues WHERE name = :queue AND paused = 0 AND events = 0
+
+-- name: pause_queue
+INSERT INTO _brant_queues (name, paused) VALUES (:queue, :paused)
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused WHERE paused <> excluded.paused
+
+-- name: record_queue_events
+INSERT INTO _brant_queues (name, events) VALUES (:queue, :events)
+ON CONFLICT (name) DO UPDATE SET events = excluded.events WHERE events <> excluded.events
+
+-- name: queue_flags
+SELECT paused, events FROM _brant_queues WHERE name = :queue
+
+-- name: queue_names
+{{live_names}} ORDER BY name
+
+-- name: queue_names_with_dead
+{{live_names}}
+UNION SELECT name FROM (
+    WITH RECURSIVE seen (name) AS (
+        SELECT min(queue) FROM _honker_dead
+        UNION ALL
+        SELECT (SELECT min(queue) FROM _honker_dead WHERE queue > seen.name) FROM seen WHERE seen.name IS NOT NULL
+    )
+    SELECT name FROM seen WHERE name IS NOT NULL
+)
+ORDER BY name
+
+-- name: queue_stats
+SELECT
+    (SELECT count(*) FROM _honker_live WHERE queue = :queue AND state = 'pending'),
+    (SELECT count(*) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at > :now),
+    (SELECT count(*) FROM _honker_live WHERE queue = :queue AND state = 'processing'),
+    (SELECT count(*) FROM _honker_dead WHERE queue = :queue),
+    (SELECT min(run_at) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at <= :now),
+    (SELECT min(run_at) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at > :now),
+    coalesce((SELECT paused FROM _brant_queues WHERE name = :queue), 0)
+
+-- name: queue_has_rows
+SELECT EXISTS (SELECT 1 FROM _honker_live WHERE queue = :queue AND state IN ('pending', 'processing'))
+
+-- name: delete_queue
+DELETE FROM _honker_live WHERE queue = :queue AND state IN ('pending', 'processing')
+RETURNING id, queue, attempts, {{wants_events}}
+
+-- fragment: in_range
+(:after IS NULL OR job.id > :after) AND (:before IS NULL OR job.id < :before)
+
+-- fragment: pending_message
+id = :id AND queue = :queue AND state = 'pending' AND run_at <= :now AND (expires_at IS NULL OR expires_at > :now)
+
+-- fragment: message_columns
+id, queue, payload, priority, run_at, attempts
+
+-- name: take
+DELETE FROM _honker_live WHERE id IN (SELECT job.id {{ready_from}} AND {{in_range}} LIMIT :limit)
+RETURNING {{message_columns}}
+
+-- name: take_id
+DELETE FROM _honker_live WHERE {{pending_message}} RETURNING {{message_columns}}
+
+-- name: peek
+SELECT job.id, job.queue, job.payload, job.priority, job.run_at, job.attempts
+{{ready_from}} AND {{in_range}}
+    AND (:seen_id IS NULL OR job.priority < :seen_priority
+        OR (job.priority = :seen_priority AND (job.run_at, job.id) > (:seen_run_at, :seen_id)))
+LIMIT :limit
+
+-- name: peek_id
+SELECT {{message_columns}} FROM _honker_live WHERE {{pending_message}}
+
+-- name: move
+UPDATE _honker_live SET queue = :destination
+WHERE id IN (SELECT job.id {{ready_from}} AND {{in_range}} LIMIT :limit)
+RETURNING id, queue, payload, priority, run_at, attempts
+
+-- name: move_id
+UPDATE _honker_live SET queue = :destination WHERE {{pending_message}} RETURNING {{message_columns}}
+
+-- name: delete_id
+DELETE FROM _honker_live WHERE id = :id AND queue = :queue AND state = 'pending'
+RETURNING id, queue, attempts, {{wants_events}}
+
+-- fragment: dead_columns
+id, queue, payload, priority, run_at, attempts, max_attempts, last_error, created_at, died_at
+
+-- name: list_dead
+SELECT {{dead_columns}} FROM _honker_dead WHERE queue = :queue AND id > :after ORDER BY id LIMIT :limit
+
+-- name: get_dead
+SELECT {{dead_columns}} FROM _honker_dead WHERE id = :id
+
+-- name: revive
+INSERT INTO _honker_live (id, queue, payload, priority, run_at, max_attempts, created_at)
+SELECT id, queue, payload, priority, :second, max(max_attempts, 1), created_at
+FROM _honker_dead WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id, queue, attempts, {{wants_events}}
+
+-- name: drop_dead
+DELETE FROM _honker_dead WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: purge_dead
+DELETE FROM _honker_dead WHERE queue = :queue AND (:died_before IS NULL OR died_at < :died_before)
+
+-- name: add_alias
+INSERT INTO _brant_aliases (alias, target) VALUES (:alias, :target)
+
+-- name: remove_alias
+DELETE FROM _brant_aliases WHERE alias = :alias
+
+-- name: alias_target
+SELECT target FROM _brant_aliases WHERE alias = :alias
+
+-- name: list_aliases
+SELECT alias, target FROM _brant_aliases WHERE :target IS NULL OR target = :target ORDER BY alias

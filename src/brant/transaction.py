@@ -1,0 +1,78 @@
+"""Transactions: Brant's own, and taking part in one of the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any
+
+from brant.arguments import encode, label, positional
+from brant.errors import TransactionError
+from brant.storage.base import Storage
+from brant.storage.session import Session
+
+
+class Transaction:
+    """Everything written in the block commits together, or not at all."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._block = storage.transaction()
+        self._session: Session | None = None
+
+    def __enter__(self) -> Transaction:
+        self._session = self._block.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session = None
+        self._block.__exit__(kind, error, trace)
+
+    def execute(self, sql: str, params: Iterable[object] | None = None) -> None:
+        """Run one statement that returns no rows."""
+        self._user_session().execute(sql, positional(params))
+
+    def query(self, sql: str, params: Iterable[object] | None = None) -> list[dict[str, Any]]:
+        """Run one statement and give its rows, each a dict by column."""
+        return self._user_session().query(sql, positional(params))
+
+    def notify(self, channel: str, payload: object) -> int:
+        """Send a notification that listeners get when this transaction commits; gives its id."""
+        text = encode(payload)
+        return self.session().notify(label(channel, "channel"), text)
+
+    def bootstrap_honker_schema(self) -> None:
+        """Make the tables that are missing; opening a Database has done so already."""
+        self.query("SELECT honker_bootstrap()")
+
+    def session(self) -> Session:
+        if self._session is None:
+            raise TransactionError("Transaction not started: use it inside its `with` block")
+        if not self._storage.in_transaction():
+            raise TransactionError("this transaction belongs to another thread; open one in this thread")
+        return self._session
+
+    def _user_session(self) -> Session:
+        self.session()
+        return self._storage.user_session()
+
+
+def writing(storage: Storage, tx: object | None) -> AbstractContextManager[Session]:
+    """Where a verb writes: a transaction of its own, or inside the one that the caller passed as ``tx=``."""
+    if tx is None:
+        return storage.transaction()
+    if isinstance(tx, Transaction):
+        if tx._storage is not storage:
+            raise TransactionError("the transaction passed as tx= belongs to another Database")
+        return _part_of(tx.session())
+    return _part_of(storage.adopt(tx))
+
+
+@contextmanager
+def _part_of(session: Session) -> Iterator[Session]:
+    # A savepoint, so that a verb that fails leaves nothing of itself in a transaction that goes on.
+    with session.savepoint():
+        yield session
