@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from brant.errors import InvalidValue, QueueNameError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LONGEST_NAME = 512
 _SHELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _LARGEST = 2**63 - 1
+_SQL_TYPES = (int, float, str, bytes, bytearray, memoryview, type(None))
+_LONGEST_S = 2**62  # added to the present time it still fits into SQLite's 64 bits
 
 
 def queue_name(name: object) -> str:
@@ -27,11 +32,15 @@ def queue_name(name: object) -> str:
 def shell_name(name: object) -> str:
     """A name that is safe to type in a shell, which is what the shell's verbs make."""
     checked = queue_name(name)
-    if not _SHELL_NAME.fullmatch(checked):
+    if not is_shell_name(checked):
         raise QueueNameError(
             f"Invalid queue name {name!r}: use letters, digits, '_', '.' and '-', and begin with a letter, digit or '_'"
         )
     return checked
+
+
+def is_shell_name(name: str) -> bool:
+    return _SHELL_NAME.fullmatch(name) is not None
 
 
 def label(name: object, what: str) -> str:
@@ -48,6 +57,18 @@ def _printable(name: object) -> str | None:
     return None
 
 
+def text_id(value: object, what: str) -> str:
+    """A worker id or a unique key: any text that SQLite can store."""
+    if not isinstance(value, str) or not value or storable(value) != value:
+        raise InvalidValue(f"{what} must be a text that is not empty and is valid Unicode, not {value!r}")
+    return value
+
+
+def storable(text: str) -> str:
+    """The text with lone surrogates, which UTF-8 can't say, spelled out: an error's text may hold some."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def whole(value: object, what: str, *, minimum: int = -_LARGEST, maximum: int = _LARGEST) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -59,7 +80,8 @@ def whole(value: object, what: str, *, minimum: int = -_LARGEST, maximum: int = 
 
 def seconds(value: object, what: str, *, minimum: float = -math.inf, above: float = -math.inf) -> float:
     number = value if isinstance(value, (int, float)) else math.nan
-    if not math.isfinite(number) or number < minimum or number <= above:
+    # No isfinite(): it fails on an int that is too large for a float. NaN fails every comparison.
+    if not -_LONGEST_S <= number <= _LONGEST_S or number < minimum or number <= above:
         bound = "positive" if above == 0 else "0 or more" if minimum == 0 else "finite"
         raise InvalidValue(f"{what} must be a {bound} number of seconds, not {value!r}")
     return number
@@ -87,12 +109,30 @@ _encode = json.JSONEncoder(allow_nan=False).encode
 
 
 def decode(text: str) -> Any:
-    return None if text == "" else json.loads(text)
+    try:
+        return None if text == "" else json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
+
+
+def decode_or_text(text: str) -> Any:
+    """The payload; the text itself where another program stored what is not JSON, or is nested too deeply to read."""
+    try:
+        return decode(text)
+    except ValueError:
+        return text
 
 
 def positional(params: Iterable[object] | None) -> tuple[object, ...]:
     if params is None:
         return ()
-    if isinstance(params, (dict, str, bytes)):
+    if isinstance(params, (Mapping, str, bytes, bytearray, memoryview)):
         raise TypeError(f"parameters must be a positional sequence of values, not {type(params).__name__}")
-    return tuple(params)
+    values = tuple(params)
+    for position, value in enumerate(values, start=1):
+        # Left to itself, the sqlite3 module would store a datetime as text of some format.
+        if not isinstance(value, _SQL_TYPES):
+            raise TypeError(
+                f"parameter {position} has the type {type(value).__name__}; use None, bool, int, float, str or bytes"
+            )
+    return values

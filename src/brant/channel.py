@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from brant.arguments import decode
+from brant.arguments import decode_or_text
 from brant.feed import Feed
 from brant.storage.base import Storage
 
@@ -40,17 +40,10 @@ class Listener(Feed[Notification]):
             rows = session.read_notifications(self.channel, self._last, _PAGE)
         if rows:
             self._last = rows[-1][0]
-        return [Notification(row[0], row[1], _payload(row[2]), row[3]) for row in rows]
+        return [Notification(row[0], row[1], decode_or_text(row[2]), row[3]) for row in rows]
 
     def _patience(self) -> float | None:
         return self._fallback_poll_s
-
-
-def _payload(text: str) -> Any:
-    try:
-        return decode(text)
-    except ValueError:
-        return text  # sent by plain SQL, which may send any text
 
 
 class UpdateEvents:

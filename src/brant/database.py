@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import shutil
-import socket
 import sqlite3
-import tempfile
-import uuid
 import weakref
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
 
-from brant.arguments import encode, label, positional, queue_name, seconds, shell_name, whole
-from brant.channel import Listener, UpdateEvents
+from brant.arguments import encode, is_shell_name, label, positional, queue_name, seconds, shell_name, whole
 from brant.clock import Clock
+from brant.config import resolve
 from brant.errors import InvalidValue, QueueNameError, TransactionError
-from brant.job import QueueStats
-from brant.lock import Lock
 from brant.queue import Queue
-from brant.shell import checked_message
-from brant.storage.base import Health, Storage
+from brant.shell import MAX_MESSAGE_BYTES, checked_message
 from brant.storage.jobs import JOB_EVENTS_TOPIC
 from brant.storage.sqlite.backend import SqliteStorage
-from brant.storage.sqlite.functions import attach as attach_functions
-from brant.stream import Stream
 from brant.transaction import Transaction, writing
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Any, Literal, Self
+
+    from brant.channel import Listener, UpdateEvents
+    from brant.inspection import QueueStats
+    from brant.lock import Lock
     from brant.outbox import Outbox
     from brant.schedule import Scheduler
+    from brant.storage.base import Storage
+    from brant.storage.health import Health
+    from brant.stream import Stream
 
 _WATCHERS: dict[str | None, Literal["auto", "poll"]] = {
     None: "auto",
@@ -41,26 +38,29 @@ _WATCHERS: dict[str | None, Literal["auto", "poll"]] = {
     "poll": "poll",
     "polling": "poll",
 }
+_OLD_WINDOW_S = 86_400
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
 def open(  # noqa: A001
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
     max_readers: int = 8,
     watcher_backend: str | None = None,
     *,
     synchronous: str = "NORMAL",
     busy_timeout_ms: int = 5000,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
     create: bool = True,
     clock: Clock | None = None,
 ) -> Database:
     """Open the database of that path, making the file (for its owner only) and the tables where they are missing.
 
+    Without a path it is the project's own: the one that the environment or the project file names (see brant.config).
     ":memory:" is a private temporary file, deleted at close. `synchronous="FULL"` makes every commit survive a power
     cut; the default, NORMAL, survives every crash of a program and may lose the last commits in a power cut.
     """
-    target = os.fspath(path)
-    if not isinstance(target, str) or not target:
+    target = resolve().path if path is None else os.fspath(path)
+    if not isinstance(target, str) or not target or "\0" in target:
         raise InvalidValue(f"path must be the name of a file, not {path!r}")
     if "://" in target and not target.startswith("file:"):
         raise InvalidValue(
@@ -68,9 +68,9 @@ def open(  # noqa: A001
         )
     if watcher_backend not in _WATCHERS:
         raise InvalidValue(f"unknown watcher backend {watcher_backend!r}; use None, 'kernel' or 'poll'")
-    if synchronous.upper() not in _SYNCHRONOUS:
+    if str(synchronous).upper() not in _SYNCHRONOUS:
         raise InvalidValue(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
-    temporary = tempfile.mkdtemp(prefix="brant-") if target == ":memory:" else None
+    temporary = _temporary_directory() if target == ":memory:" else None
     storage = SqliteStorage(
         f"{temporary}/memory.db" if temporary else target,
         clock=clock or Clock(),
@@ -80,7 +80,14 @@ def open(  # noqa: A001
         watcher=_WATCHERS[watcher_backend],
         create=create,
     )
-    return Database(storage, temporary)
+    return Database(storage, temporary, whole(max_message_bytes, "max_message_bytes", minimum=1))
+
+
+def remove(path: str | os.PathLike[str]) -> bool:
+    """Delete a database that nobody has open; False when it holds other tables and only Brant's were dropped."""
+    from brant.storage.sqlite.upkeep import remove as remove_file
+
+    return remove_file(os.fspath(path))
 
 
 def attach(connection: sqlite3.Connection, clock: Clock | None = None) -> None:
@@ -91,21 +98,28 @@ def attach(connection: sqlite3.Connection, clock: Clock | None = None) -> None:
     """
     if not isinstance(connection, sqlite3.Connection):
         raise TypeError(f"attach() takes a sqlite3.Connection, not {type(connection).__name__}")
+    from brant.storage.sqlite.functions import attach as attach_functions
+
     attach_functions(connection, clock or Clock())
 
 
 class Database:
     """An open database; safe to share between threads, not between processes. Make one with `brant.open`."""
 
-    def __init__(self, storage: Storage, temporary_directory: str | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        temporary_directory: str | None = None,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
         self._storage = storage
+        self.max_message_bytes = max_message_bytes
         self._queues: dict[str, Queue] = {}
         self._streams: dict[str, Stream] = {}
         self._outboxes: dict[str, tuple[Outbox, tuple[object, ...]]] = {}
-        self._process_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         forget_clock = storage.clock.on_change(storage.wake)
         # Connections with functions on them are not collected by themselves: whoever drops a Database closes it.
-        self._finalizer = weakref.finalize(self, _close, storage, forget_clock, temporary_directory)
+        self._finalizer = weakref.finalize(self, _close, storage, forget_clock, temporary_directory, os.getpid())
 
     def __repr__(self) -> str:
         return f"Database({self._storage.target!r})"
@@ -128,6 +142,28 @@ class Database:
             raise TransactionError("close() inside a transaction: leave its block first")
         self._finalizer()
 
+    def vacuum(self, *, compact: bool = False) -> int:
+        """Sweep what has expired: jobs, results, locks, old rate-limit windows; tells how many jobs and results.
+
+        With `compact` the file is rewritten without its unused pages, which takes a while and blocks writers.
+        """
+        with self._storage.transaction() as session:
+            swept = sum(session.sweep_expired(name) for name in session.queue_names()) + session.sweep_results()
+            session.sweep_locks()
+            session.sweep_rate_limits(_OLD_WINDOW_S)
+        if compact:
+            self._storage.compact()
+        return swept
+
+    def backup(self, destination: str | os.PathLike[str]) -> None:
+        """Copy the database to a new file, consistently, while others go on writing."""
+        self._storage.backup(os.fspath(destination))
+
+    def last_id(self) -> int:
+        """The highest id that a job or message has ever had."""
+        with self._storage.reading() as session:
+            return session.last_job_id()
+
     def health(self) -> Health:
         """What is wrong, if anything, and a few facts."""
         return self._storage.health()
@@ -147,7 +183,7 @@ class Database:
 
     def queue(self, name: str, visibility_timeout_s: float | None = None, max_attempts: int | None = None) -> Queue:
         """The queue of that name. Options are fixed by the first call that makes it; without any it is a look-up."""
-        known = self._queues.get(name)
+        known = self._queues.get(queue_name(name))
         given = visibility_timeout_s is not None or max_attempts is not None
         options = (
             300 if visibility_timeout_s is None else visibility_timeout_s,
@@ -165,24 +201,31 @@ class Database:
             raise TransactionError("cannot construct Queue inside a transaction: call db.queue() before it")
         if not self._queues:
             self._storage.retire_old_layout()
-        made = Queue(self, queue_name(name), *options)
-        return self._queues.setdefault(name, made)
+        self._queues.setdefault(name, Queue(self, name, *options))
+        # Not the one just made: another thread may have been faster, with other options.
+        return self.queue(name, visibility_timeout_s, max_attempts)
+
+    def queue_names(self) -> list[str]:
+        """The names of all queues that were ever used and not deleted; drained ones too."""
+        with self._storage.reading() as session:
+            return session.queue_names(with_dead=True)
 
     def list_queues(self, prefix: str = "", pattern: str | None = None) -> list[QueueStats]:
-        """The numbers of all queues that were ever used and not deleted, by name; drained ones too."""
-        with self._storage.reading() as session:
-            names = session.queue_names(with_dead=True)
+        """The numbers of all queues, by name, or of those whose name begins so or matches."""
         return [
             Queue(self, name).stats()
-            for name in names
-            if name.startswith(prefix) and (pattern is None or fnmatch.fnmatchcase(name, pattern))
+            for name in self.queue_names()
+            if name.startswith(prefix) and _matches(name, pattern)
         ]
 
     def broadcast(self, message: str, pattern: str | None = None, tx: object | None = None) -> int:
-        """Write the message to every known queue (whose name matches), in one transaction; tells how many."""
-        payload = checked_message(message)
+        """Write the message to every known queue (whose name matches), in one transaction; tells how many.
+
+        Only to queues that `write` takes too: those with other names, such as an outbox's, hold no messages.
+        """
+        payload = checked_message(message, self.max_message_bytes)
         with writing(self._storage, tx) as session:
-            targets = [name for name in session.queue_names() if pattern is None or fnmatch.fnmatchcase(name, pattern)]
+            targets = [name for name in session.queue_names() if is_shell_name(name) and _matches(name, pattern)]
             for name in targets:
                 session.enqueue(name, payload)
         return len(targets)
@@ -193,7 +236,9 @@ class Database:
 
     def unique_worker_id(self) -> str:
         """A worker id that no other process and no other call gets."""
-        return f"{self._process_id}-{uuid.uuid4().hex[:8]}"
+        import socket
+
+        return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(8).hex()}"
 
     # Aliases
 
@@ -234,6 +279,8 @@ class Database:
 
     def stream(self, name: str) -> Stream:
         """The stream of that name."""
+        from brant.stream import Stream
+
         self._storage.require_open()
         return self._streams.setdefault(name, Stream(self, label(name, "stream name")))
 
@@ -250,6 +297,8 @@ class Database:
 
     def listen(self, channel: str, fallback_poll_s: float | None = 15.0) -> Listener:
         """The notifications of a channel from now on: for `for` and for `async for`."""
+        from brant.channel import Listener
+
         return Listener(self._storage, label(channel, "channel"), fallback_poll_s)
 
     def prune_notifications(
@@ -258,20 +307,24 @@ class Database:
         """Delete notifications that are older, or that are not among the newest `max_keep`; tells how many."""
         if older_than_s is None and max_keep is None:
             return 0
-        if max_keep is not None and max_keep < 0:
-            raise InvalidValue("max_keep must not be negative")
+        if max_keep is not None and (not isinstance(max_keep, int) or max_keep < 0):
+            raise InvalidValue(f"max_keep must not be negative, and be a whole number, not {max_keep!r}")
         age = None if older_than_s is None else seconds(older_than_s, "older_than_s")
         with writing(self._storage, tx) as session:
             return session.prune_notifications(None if age is None else session.now() - age, max_keep)
 
     def update_events(self) -> UpdateEvents:
         """An async iterator that gives None after each commit to the database, from whatever process."""
+        from brant.channel import UpdateEvents
+
         return UpdateEvents(self._storage)
 
     # Coordination
 
     def lock(self, name: str, ttl: float = 60, owner: str | None = None, wait: float = 0) -> Lock:
         """A lock to use with `with`: LockHeld when another has it, after waiting up to `wait` seconds."""
+        from brant.lock import Lock
+
         return Lock(self, name, ttl, owner, wait)
 
     def try_rate_limit(self, name: str, limit: int, per: int, tx: object | None = None) -> bool:
@@ -318,8 +371,25 @@ class Database:
         return outbox
 
 
-def _close(storage: Storage, forget_clock: Callable[[], None], temporary_directory: str | None) -> None:
+def _close(storage: Storage, forget_clock: Callable[[], None], temporary_directory: str | None, opened_in: int) -> None:
     forget_clock()
     storage.close()
-    if temporary_directory is not None and Path(temporary_directory).is_dir():
+    # A forked child that exits runs this too, and the directory is still its parent's.
+    if temporary_directory is not None and os.getpid() == opened_in and os.path.isdir(temporary_directory):
+        import shutil
+
         shutil.rmtree(temporary_directory)
+
+
+def _temporary_directory() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="brant-")
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    import fnmatch
+
+    return fnmatch.fnmatchcase(name, pattern)

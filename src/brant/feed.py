@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -35,8 +37,15 @@ class Feed(ABC, Generic[Item]):
     def _patience(self) -> float | None:
         """After an empty fetch: how many seconds to wait for a wake-up before looking again; None is without end."""
 
+    def _chores_due(self) -> bool:
+        """Whether `_do_chores` has to run before the next item is handed out."""
+        return False
+
+    def _do_chores(self) -> None:
+        """May wait for the database, so a task runs it in a thread. If it fails, the next item stays the next."""
+
     def _handing_out(self, item: Item) -> None:
-        """Called with each item just before it is handed out."""
+        """Called with each item just before it is handed out; may neither wait nor fail."""
 
     def _going_idle(self) -> None:
         """Called when everything was handed out, before a wait."""
@@ -46,17 +55,31 @@ class Feed(ABC, Generic[Item]):
         self._closed = True
         self._subscription.close()
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[Item]:
+        while not self._closed:
+            yield from self._buffered()
+            self._refill_or_wait()
 
     def __next__(self) -> Item:
         while not self._closed:
             if self._buffer:
-                return self._next_item()
-            wait_s = self._refill()
-            if wait_s != 0:
-                self._subscription.wait(wait_s)
+                with suppress(IndexError):  # close() has just emptied the buffer
+                    return self._next_item()
+            self._refill_or_wait()
         raise StopIteration
+
+    def _buffered(self) -> Iterator[Item]:
+        while self._buffer and not self._closed:
+            try:
+                item = self._next_item()
+            except IndexError:  # close() has just emptied the buffer
+                return
+            yield item
+
+    def _refill_or_wait(self) -> None:
+        wait_s = self._refill()
+        if wait_s != 0:
+            self._subscription.wait(wait_s)
 
     def __aiter__(self) -> Self:
         return self
@@ -66,13 +89,21 @@ class Feed(ABC, Generic[Item]):
 
         while not self._closed:
             if self._buffer:
-                return self._next_item()
+                if self._chores_due():
+                    await asyncio.to_thread(self._do_chores)
+                with suppress(IndexError):  # close() has just emptied the buffer
+                    return self._hand_out()
             wait_s = await asyncio.to_thread(self._refill)
             if wait_s != 0:
                 await self._subscription.wait_async(wait_s)
         raise StopAsyncIteration
 
     def _next_item(self) -> Item:
+        if self._chores_due():
+            self._do_chores()
+        return self._hand_out()
+
+    def _hand_out(self) -> Item:
         item = self._buffer.popleft()
         self._handing_out(item)
         return item
@@ -81,7 +112,7 @@ class Feed(ABC, Generic[Item]):
         """Fill the buffer; 0 when something came, else the time to wait."""
         # One at a time: a cancelled step may have left a refill running in its thread.
         with self._refilling:
-            if self._buffer:
+            if self._buffer or self._closed:
                 return 0
             self._buffer.extend(self._fetch())
             if self._buffer:

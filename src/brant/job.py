@@ -1,17 +1,18 @@
-"""What queues hand out: jobs to workers, messages to the shell; and what they tell about themselves."""
+"""What queues hand out: jobs to workers, messages to the shell."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
-from brant.arguments import decode
+from brant.arguments import decode, decode_or_text
 from brant.errors import ClaimLost
-from brant.storage.base import DeadRow, JobRow, MessageRow
+from brant.storage.base import JobRow, MessageRow
 from brant.transaction import Transaction
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from brant.queue import Queue
 
 
@@ -133,10 +134,7 @@ class Message(str):
 
 
 def message_payload(stored: str) -> Any:
-    try:
-        return decode(stored)
-    except ValueError:
-        return stored  # other programs may store what is not JSON; the shell shows it as it is
+    return decode_or_text(stored)
 
 
 def message_text(stored: str) -> str:
@@ -147,63 +145,3 @@ def message_text(stored: str) -> str:
     import json
 
     return json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
-
-
-@dataclass(frozen=True)
-class DeadJob:
-    """A dead letter: a job that will not run again unless it is requeued."""
-
-    id: int
-    queue: str
-    payload_text: str
-    priority: int
-    run_at: float
-    attempts: int
-    max_attempts: int
-    last_error: str | None
-    created_at: float
-    died_at: float
-
-    @classmethod
-    def of(cls, row: DeadRow) -> DeadJob:
-        return cls(*row)
-
-    @property
-    def payload(self) -> Any:
-        return message_payload(self.payload_text)
-
-
-@dataclass(frozen=True)
-class AttemptError:
-    """Why one attempt of a job failed."""
-
-    attempt: int
-    worker_id: str | None
-    error: str
-    failed_at: float
-
-
-@dataclass(frozen=True)
-class QueueStats:
-    """The numbers of one queue. `delayed` jobs are among the `pending` ones."""
-
-    queue: str
-    pending: int
-    delayed: int
-    processing: int
-    dead: int
-    oldest_age: float | None
-    next_run_at: float | None
-    paused: bool
-
-    @property
-    def claimed(self) -> int:
-        return self.processing
-
-    @property
-    def total(self) -> int:
-        return self.pending + self.processing
-
-    @property
-    def exists(self) -> bool:
-        return self.total > 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import uuid
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
 
 from brant.arguments import label, seconds
-from brant.errors import BrantError, LockHeld
+from brant.errors import BrantError, LockHeld, TransactionError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Self
+
     from brant.database import Database
 
 
@@ -29,12 +31,20 @@ class Lock:
         self.acquired = False
         self.lost = False
         self._wait = seconds(wait, "wait", minimum=0)
+        # In the database all users of this object are one owner, so it is up to the object to keep them apart.
+        self._in_use = threading.Lock()
         self._released = threading.Event()
         self._renewer: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        if not self._acquire_within(self._wait):
-            raise LockHeld(f"the lock {self.name!r} is held by another; try again later, or pass wait= seconds")
+        if not self._in_use.acquire(timeout=min(self._wait, threading.TIMEOUT_MAX)):
+            raise self._held()
+        try:
+            if not self._acquire_within(self._wait):
+                raise self._held()
+        except BaseException:
+            self._in_use.release()
+            raise
         self.acquired = True
         self.lost = False
         self._released.clear()
@@ -49,8 +59,11 @@ class Lock:
         self._released.set()
         if self._renewer is not None:
             self._renewer.join()
-        with self.db._storage.transaction() as session:
-            session.release_lock(self.name, self.owner)
+        try:
+            with self.db._storage.transaction() as session:
+                session.release_lock(self.name, self.owner)
+        finally:
+            self._in_use.release()
 
     def renew(self, ttl: float | None = None) -> bool:
         """Hold it for `ttl` seconds from now; False when it is not held (any more)."""
@@ -63,14 +76,19 @@ class Lock:
 
     def _acquire_within(self, wait: float) -> bool:
         storage = self.db._storage
+        if storage.in_transaction():
+            raise TransactionError("db.lock() inside a transaction: its holder could not release it; take it before")
         deadline = storage.clock.monotonic() + wait
         subscription = storage.subscribe() if wait else None
         try:
             while True:
-                with storage.transaction() as session:
-                    if session.acquire_lock(self.name, self.owner, self.ttl):
-                        return True
+                with storage.reading() as session:
                     holder = session.lock_holder(self.name)
+                if holder is None or holder[0] == self.owner or holder[1] <= storage.clock.now():
+                    with storage.transaction() as session:
+                        if session.acquire_lock(self.name, self.owner, self.ttl):
+                            return True
+                        holder = session.lock_holder(self.name)
                 left = deadline - storage.clock.monotonic()
                 if subscription is None or left <= 0:
                     return False
@@ -79,6 +97,9 @@ class Lock:
         finally:
             if subscription is not None:
                 subscription.close()
+
+    def _held(self) -> LockHeld:
+        return LockHeld(f"the lock {self.name!r} is held by another; try again later, or pass wait= seconds")
 
     def _keep_renewing(self) -> None:
         # A renewal that can't reach the database is tried again: the lock is lost only when the database says so.

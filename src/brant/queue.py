@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
-from brant.arguments import encode, moment, seconds, whole
-from brant.claims import Claims
+from brant.arguments import encode, moment, seconds, storable, text_id, whole
 from brant.errors import InvalidValue
-from brant.job import AttemptError, DeadJob, Job, QueueStats
+from brant.job import Job
 from brant.result import ResultVerbs
 from brant.shell import ShellVerbs
 from brant.transaction import writing
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Any
+
+    from brant.claims import Claims
     from brant.database import Database
+    from brant.inspection import AttemptError, DeadJob, QueueStats
 
 _PAGE = 1000
 
@@ -65,9 +68,7 @@ class Queue(ResultVerbs, ShellVerbs):
             raise InvalidValue("unique_for needs a unique_key")
         options = self._options(run_at, delay, priority, expires, max_attempts)
         if unique_key is not None:
-            if not isinstance(unique_key, str) or not unique_key:
-                raise InvalidValue(f"unique_key must be a text that is not empty, not {unique_key!r}")
-            options["unique_key"] = unique_key
+            options["unique_key"] = text_id(unique_key, "unique_key")
             options["unique_for"] = None if unique_for is None else seconds(unique_for, "unique_for", above=0)
         with writing(self.db._storage, tx) as session:
             return session.enqueue(self.name, text, **options)
@@ -101,7 +102,7 @@ class Queue(ResultVerbs, ShellVerbs):
         return {
             "run_at": moment(run_at, "run_at"),
             "delay": None if delay is None else seconds(delay, "delay"),
-            "priority": priority if type(priority) is int else whole(priority, "priority"),
+            "priority": whole(priority, "priority"),
             "expires": None if expires is None else seconds(expires, "expires"),
             "max_attempts": self.max_attempts
             if max_attempts is None
@@ -112,7 +113,10 @@ class Queue(ResultVerbs, ShellVerbs):
 
     def claim(self, worker_id: str | None = None, idle_poll_s: float | None = 5.0) -> Claims:
         """Jobs as they become due, one at a time, without end: for `for` and for `async for`."""
-        return Claims(self, worker_id or self.db.unique_worker_id(), idle_poll_s)
+        from brant.claims import Claims
+
+        worker = self.db.unique_worker_id() if worker_id is None else text_id(worker_id, "worker_id")
+        return Claims(self, worker, None if idle_poll_s is None else seconds(idle_poll_s, "idle_poll_s", above=0))
 
     def claim_one(self, worker_id: str, lease_s: float | None = None) -> Job | None:
         """The first due job, or None."""
@@ -121,7 +125,7 @@ class Queue(ResultVerbs, ShellVerbs):
 
     def claim_batch(self, worker_id: str, n: int, lease_s: float | None = None) -> list[Job]:
         """Up to `n` due jobs, highest priority first, leased to this worker for `lease_s` seconds."""
-        _checked_worker(worker_id)
+        text_id(worker_id, "worker_id")
         n = whole(n, "n")
         lease = self.visibility_timeout_s if lease_s is None else seconds(lease_s, "lease_s", minimum=0)
         if n <= 0:
@@ -134,12 +138,14 @@ class Queue(ResultVerbs, ShellVerbs):
 
     def ack(self, job_id: int, worker_id: str, *, attempt: int | None = None, tx: object | None = None) -> bool:
         """Done: the job is gone. False when this worker does not hold it (any more)."""
+        claim = _claim(job_id, worker_id)
         with writing(self.db._storage, tx) as session:
-            return session.ack(job_id, worker_id, attempt)
+            return session.ack(*claim, attempt)
 
     def ack_batch(self, job_ids: Iterable[int], worker_id: str, *, tx: object | None = None) -> int:
         """Ack many in one transaction; tells how many this worker still held."""
-        ids = [whole(job_id, "job id") for job_id in job_ids]
+        ids = [whole(job_id, "job_id") for job_id in job_ids]
+        text_id(worker_id, "worker_id")
         if not ids:
             return 0
         with writing(self.db._storage, tx) as session:
@@ -156,16 +162,17 @@ class Queue(ResultVerbs, ShellVerbs):
         tx: object | None = None,
     ) -> bool:
         """Again after `delay_s` seconds, or dead with this error when no attempt is left."""
-        delay = seconds(delay_s, "delay_s")
+        claim, delay, reason = _claim(job_id, worker_id), seconds(delay_s, "delay_s"), storable(str(error))
         with writing(self.db._storage, tx) as session:
-            return session.retry(job_id, worker_id, delay, str(error), attempt)
+            return session.retry(*claim, delay, reason, attempt)
 
     def fail(
         self, job_id: int, worker_id: str, error: str, *, attempt: int | None = None, tx: object | None = None
     ) -> bool:
         """Never again: a dead letter with this error."""
+        claim, reason = _claim(job_id, worker_id), storable(str(error))
         with writing(self.db._storage, tx) as session:
-            return session.fail(job_id, worker_id, str(error), attempt)
+            return session.fail(*claim, reason, attempt)
 
     def heartbeat(self, job_id: int, worker_id: str, extend_s: float | None = None) -> bool:
         """Keep the job for that long from now. False once the lease has run out, even if nobody took it over."""
@@ -173,11 +180,13 @@ class Queue(ResultVerbs, ShellVerbs):
 
     def _extend(self, job_id: int, worker_id: str, extend_s: float | None, attempt: int | None) -> float | None:
         lease = self.visibility_timeout_s if extend_s is None else seconds(extend_s, "extend_s")
+        claim = _claim(job_id, worker_id)
         with self.db._storage.transaction() as session:
-            return session.extend(job_id, worker_id, lease, attempt)
+            return session.extend(*claim, lease, attempt)
 
     def cancel(self, job_id: int, *, tx: object | None = None) -> bool:
         """Remove a job, running or not; a handler that runs goes on, and its ack says that the claim is lost."""
+        whole(job_id, "job_id")
         with writing(self.db._storage, tx) as session:
             return session.cancel(job_id)
 
@@ -190,16 +199,22 @@ class Queue(ResultVerbs, ShellVerbs):
 
     def get_job(self, job_id: int) -> dict[str, Any] | None:
         """The row of a live job, its payload as JSON text; None when it is done, dead or unknown."""
+        whole(job_id, "job_id")
         with self.db._storage.reading() as session:
             job = session.get_job(job_id)
         return None if job is None else job._asdict()
 
     def errors(self, job_id: int) -> list[AttemptError]:
         """Why earlier attempts of a live or dead job failed, oldest first."""
+        from brant.inspection import AttemptError
+
+        whole(job_id, "job_id")
         with self.db._storage.reading() as session:
             return [AttemptError(*row) for row in session.attempt_errors(job_id)]
 
     def stats(self) -> QueueStats:
+        from brant.inspection import QueueStats
+
         with self.db._storage.reading() as session:
             counts = session.queue_counts(self.name)
         oldest = counts.oldest_due_at
@@ -218,17 +233,24 @@ class Queue(ResultVerbs, ShellVerbs):
 
     def list_dead(self, limit: int = 100, *, after: int = 0) -> list[DeadJob]:
         """Dead letters by id; for the next page pass the last id as `after`."""
-        limit = whole(limit, "limit", minimum=1)
+        from brant.inspection import DeadJob
+
+        limit, after = whole(limit, "limit", minimum=1), whole(after, "after")
         with self.db._storage.reading() as session:
             return [DeadJob.of(row) for row in session.list_dead(self.name, after, limit)]
 
     def get_dead(self, job_id: int) -> DeadJob | None:
+        from brant.inspection import DeadJob
+
+        whole(job_id, "job_id")
         with self.db._storage.reading() as session:
             row = session.get_dead(job_id)
         return DeadJob.of(row) if row is not None and row.queue == self.name else None
 
     def requeue_dead(self, job_id: int | None = None, *, tx: object | None = None) -> int:
         """Put one dead letter back, or all of them: due now, under their old ids, with all their attempts."""
+        if job_id is not None:
+            whole(job_id, "job_id")
         with writing(self.db._storage, tx) as session:
             if job_id is not None:
                 row = session.get_dead(job_id)
@@ -268,6 +290,5 @@ class Queue(ResultVerbs, ShellVerbs):
             session.record_queue_events(self.name, record)
 
 
-def _checked_worker(worker_id: object) -> None:
-    if not isinstance(worker_id, str) or not worker_id:
-        raise InvalidValue(f"worker_id must be a text that is not empty, not {worker_id!r}")
+def _claim(job_id: object, worker_id: object) -> tuple[int, str]:
+    return whole(job_id, "job_id"), text_id(worker_id, "worker_id")

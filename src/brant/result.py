@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from brant.arguments import decode, encode, seconds, whole
 from brant.errors import TaskFailed
 from brant.transaction import writing
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from brant.database import Database
 
 # Answers come with a commit, which wakes the waiter; this is for the case that a wake-up is lost.
@@ -24,11 +25,13 @@ class ResultVerbs:
         """Store a JSON value as the job's answer, for `ttl` seconds, or for good when that is None or 0."""
         text = encode(value)
         keep = 0 if ttl is None else seconds(ttl, "ttl")
+        whole(job_id, "job_id")
         with writing(self.db._storage, tx) as session:
-            session.save_result(whole(job_id, "job_id"), text, keep)
+            session.save_result(job_id, text, keep)
 
     def get_result(self, job_id: int) -> tuple[bool, Any]:
         """(True, value), or (False, None) when there is none (any more)."""
+        whole(job_id, "job_id")
         with self.db._storage.reading() as session:
             found, text = session.get_result(job_id)
         return found, None if text is None else decode(text)
@@ -81,7 +84,7 @@ class _Deadline:
     def __init__(self, db: Database, job_id: int, timeout: float | None) -> None:
         self._monotonic = db._storage.clock.monotonic
         self._job_id = job_id
-        self._timeout = timeout
+        self._timeout = timeout if timeout is None else seconds(timeout, "timeout")
         self._end = None if timeout is None else self._monotonic() + timeout
 
     def next_wait(self) -> float:

@@ -7,9 +7,9 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from brant.arguments import decode, encode, label, queue_name, seconds, whole
+from brant.arguments import decode_or_text, encode, label, queue_name, seconds, whole
 from brant.cron import CronSchedule
-from brant.errors import BrantError, InvalidValue, LeadershipLost, LockHeld
+from brant.errors import BrantError, DatabaseBusy, InvalidValue, LeadershipLost, LockHeld
 from brant.storage.base import ScheduleRow
 from brant.storage.schedules import Fire
 from brant.transaction import writing
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MissedFires = Literal["skip", "one", "all"]
 _SAFETY_POLL_S = 5.0
+# After another's write that took longer than the busy timeout.
+_BUSY_PAUSE_S = 1.0
 
 
 class _Unset:
@@ -48,7 +50,7 @@ class Schedule:
 
     @classmethod
     def of(cls, row: ScheduleRow) -> Schedule:
-        return cls(**(row._asdict() | {"payload": decode(row.payload), "enabled": bool(row.enabled)}))
+        return cls(**(row._asdict() | {"payload": decode_or_text(row.payload), "enabled": bool(row.enabled)}))
 
 
 class Scheduler:
@@ -64,6 +66,7 @@ class Scheduler:
         self.lock_ttl: float = self.LOCK_TTL
         self.heartbeat_interval: float = self.HEARTBEAT_INTERVAL
         self._owner = uuid.uuid4().hex
+        self._running = False
 
     def add(
         self,
@@ -115,6 +118,8 @@ class Scheduler:
         `payload=None` stores null, `expires=None` takes the expiry away, `max_attempts=None` is the default, 3.
         """
         times = None if schedule is None else _checked_schedule(schedule)
+        new_expires = None if isinstance(expires, _Unset) else expires
+        new_attempts = None if isinstance(max_attempts, _Unset) else max_attempts
         with writing(self.db._storage, tx) as session:
             return session.update_schedule(
                 name,
@@ -122,12 +127,12 @@ class Scheduler:
                 tz=None if times is None else times.tz,
                 touch_tz=times is not None,
                 payload=None if isinstance(payload, _Unset) else encode(payload),
-                priority=priority,
-                expires_s=None if isinstance(expires, _Unset) else expires,
+                priority=None if priority is None else whole(priority, "priority"),
+                expires_s=None if new_expires is None else seconds(new_expires, "expires"),
                 touch_expires=not isinstance(expires, _Unset),
-                max_attempts=None if isinstance(max_attempts, _Unset) else max_attempts,
+                max_attempts=None if new_attempts is None else whole(new_attempts, "max_attempts", minimum=1),
                 touch_max_attempts=not isinstance(max_attempts, _Unset),
-                missed=missed and _checked_missed(missed),
+                missed=None if missed is None else _checked_missed(missed),
             )
 
     def remove(self, name: str, *, tx: object | None = None) -> bool:
@@ -159,13 +164,19 @@ class Scheduler:
         with self.db._storage.reading() as session:
             if not session.list_schedules():
                 raise BrantError("no registered tasks: add a schedule before running the scheduler")
-        if not await asyncio.to_thread(self._lead):
-            raise LockHeld(f"another scheduler holds the lock {self.lock_name!r}")
-        heartbeat = asyncio.create_task(self._keep_leading())
+        if self._running:
+            raise LockHeld(f"this scheduler runs already, with the lock {self.lock_name!r}")
+        self._running = True
+        heartbeat = None
         try:
+            if not await asyncio.to_thread(self._lead):
+                raise LockHeld(f"another scheduler holds the lock {self.lock_name!r}")
+            heartbeat = asyncio.create_task(self._keep_leading())
             await self._fire_until(stop_event or asyncio.Event(), heartbeat)
         finally:
-            heartbeat.cancel()
+            self._running = False
+            if heartbeat is not None:
+                heartbeat.cancel()
             await asyncio.to_thread(self._resign)
 
     async def _fire_until(self, stop: asyncio.Event, heartbeat: asyncio.Task[None]) -> None:
@@ -173,7 +184,10 @@ class Scheduler:
         stopped = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
-                wait_s = await asyncio.to_thread(self._step)
+                try:
+                    wait_s = await asyncio.to_thread(self._step)
+                except DatabaseBusy as error:
+                    wait_s = _busy_pause(error)
                 woken = asyncio.create_task(subscription.wait_async(wait_s))
                 await asyncio.wait({woken, stopped, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
                 woken.cancel()
@@ -202,10 +216,16 @@ class Scheduler:
         return min(max(0.0, due - self.db._storage.clock.now()), _SAFETY_POLL_S)
 
     async def _keep_leading(self) -> None:
+        pause_s = self.heartbeat_interval
         while True:
-            await asyncio.sleep(self.heartbeat_interval)
-            if not await asyncio.to_thread(self._renew):
-                raise _lost(self.lock_name)
+            await asyncio.sleep(pause_s)
+            try:
+                if not await asyncio.to_thread(self._renew):
+                    raise _lost(self.lock_name)
+                pause_s = self.heartbeat_interval
+            except DatabaseBusy as error:
+                # Whether the lock was lost meanwhile is for the next try to find out.
+                pause_s = min(_busy_pause(error), self.heartbeat_interval)
 
     def _lead(self) -> bool:
         with self.db._storage.transaction() as session:
@@ -225,6 +245,13 @@ class Scheduler:
         with self.db._storage.reading() as session:
             rows = session.list_schedules()
         return [row._asdict() | {"enabled": bool(row.enabled)} for row in rows]
+
+
+def _busy_pause(error: DatabaseBusy) -> float:
+    import logging
+
+    logging.getLogger("brant.scheduler").warning("trying again soon: %s", error)
+    return _BUSY_PAUSE_S
 
 
 def _lost(lock_name: str) -> LeadershipLost:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Iterable, Iterator
 
 from brant.arguments import encode, seconds, shell_name, whole
 from brant.errors import InvalidValue
@@ -11,9 +10,18 @@ from brant.job import Message
 from brant.storage.base import MessageRow
 from brant.transaction import writing
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypedDict
+
     from brant.database import Database
     from brant.queue import Queue
+
+    class _Chosen(TypedDict):
+        after: int | None
+        before: int | None
+        message_id: int | None
+
 
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 _PAGE = 1000
@@ -31,9 +39,18 @@ class ShellVerbs:
     def write(self, message: str, tx: object | None = None) -> int:
         """Add a message; gives its id. A worker that claims it gets the text as its payload."""
         shell_name(self.name)
-        payload = checked_message(message)
+        payload = checked_message(message, self.db.max_message_bytes)
         with writing(self.db._storage, tx) as session:
             return session.enqueue(self.name, payload, max_attempts=self.max_attempts)
+
+    def write_many(self, messages: Iterable[str], tx: object | None = None) -> list[int]:
+        """Add many messages in one transaction, all of them or none; gives their ids."""
+        shell_name(self.name)
+        payloads = [checked_message(message, self.db.max_message_bytes) for message in messages]
+        if not payloads:
+            return []
+        with writing(self.db._storage, tx) as session:
+            return session.enqueue_many(self.name, payloads, max_attempts=self.max_attempts)
 
     def read(
         self,
@@ -191,10 +208,12 @@ class ShellVerbs:
 
     def has_pending(self, after: int | None = None) -> bool:
         """Whether `read` would find a message."""
-        return self.peek(after=after) is not None
+        with self.db._storage.reading() as session:
+            found = session.peek(self.name, 1, **_chosen(after, None, None))
+            return bool(found) and not session.queue_paused(self.name)
 
 
-def checked_message(message: object) -> str:
+def checked_message(message: object, max_bytes: int) -> str:
     """The text as it is stored; refuses what is not text, what UTF-8 can't encode and what is too large."""
     if not isinstance(message, str):
         raise TypeError(f"a message is text, not {type(message).__name__}; enqueue() takes any JSON value")
@@ -202,15 +221,9 @@ def checked_message(message: object) -> str:
         size = len(message.encode())
     except UnicodeEncodeError as error:
         raise InvalidValue("the message is not valid Unicode text: it holds lone surrogates") from error
-    if size > MAX_MESSAGE_BYTES:
-        raise InvalidValue(f"Message exceeds maximum size of {MAX_MESSAGE_BYTES} bytes")
+    if size > max_bytes:
+        raise InvalidValue(f"Message exceeds maximum size of {max_bytes} bytes")
     return encode(message)
-
-
-class _Chosen(TypedDict):
-    after: int | None
-    before: int | None
-    message_id: int | None
 
 
 def _chosen(after: int | None, before: int | None, message_id: int | None) -> _Chosen:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Any
 
 from brant.arguments import encode, label, positional
 from brant.errors import TransactionError
 from brant.storage.base import Storage
 from brant.storage.session import Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Transaction:
@@ -42,7 +45,8 @@ class Transaction:
     def notify(self, channel: str, payload: object) -> int:
         """Send a notification that listeners get when this transaction commits; gives its id."""
         text = encode(payload)
-        return self.session().notify(label(channel, "channel"), text)
+        with _part_of(self.session()) as session:
+            return session.notify(label(channel, "channel"), text)
 
     def bootstrap_honker_schema(self) -> None:
         """Make the tables that are missing; opening a Database has done so already."""
@@ -53,6 +57,7 @@ class Transaction:
             raise TransactionError("Transaction not started: use it inside its `with` block")
         if not self._storage.in_transaction():
             raise TransactionError("this transaction belongs to another thread; open one in this thread")
+        self._storage.require_transaction()
         return self._session
 
     def _user_session(self) -> Session:

@@ -10,16 +10,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brant.clock import Clock
+from brant.storage.rows import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from brant.storage.health import Health
     from brant.storage.session import Session
     from brant.storage.subscription import Subscription
 
-Row = tuple[Any, ...]
+    Row = tuple[Any, ...]
+else:
+    Row = tuple
 
 
 class JobRow(NamedTuple):
@@ -81,19 +86,6 @@ class ScheduleRow(NamedTuple):
     missed: str
     last_fire_at: int | None
     error: str | None
-
-
-@dataclass(frozen=True)
-class Health:
-    """What `db.health()` found; each problem and warning says what it is and what to do."""
-
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
 
 
 class Statements(ABC):
@@ -175,6 +167,10 @@ class Storage(ABC):
         """Whether the calling thread or task is inside `transaction()`."""
 
     @abstractmethod
+    def require_transaction(self) -> None:
+        """Raise TransactionError if the open transaction has ended before its block, so that none writes outside it."""
+
+    @abstractmethod
     def subscribe(self) -> Subscription:
         """A doorbell that rings after every commit, from whatever process."""
 
@@ -184,6 +180,14 @@ class Storage(ABC):
 
     @abstractmethod
     def health(self) -> Health: ...
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Give unused room back to the file system."""
+
+    @abstractmethod
+    def backup(self, destination: str) -> None:
+        """Make a consistent copy while others go on writing."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -11,7 +11,10 @@ class CoordinationVerbs(Statements):
     def _at_least(self, seconds: float) -> float:
         """A time not earlier than `seconds` from now: in whole seconds, unless a fraction was asked for."""
         now = self.now()
-        return math.ceil(now) + int(seconds) if seconds == int(seconds) else now + seconds
+        if seconds != int(seconds):
+            return now + seconds
+        # 0 or less is over at once: not rounded up to the next second.
+        return (math.ceil(now) if seconds > 0 else int(now)) + int(seconds)
 
     def acquire_lock(self, name: str, owner: str, ttl: float) -> bool:
         """Whether `owner` holds the lock now; holding it already does not prolong it."""

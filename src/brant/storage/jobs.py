@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from brant.storage.base import JobRow, Row, Statements, moment_after
+from brant.storage.rows import NamedTuple
 
 JOB_EVENTS_TOPIC = "_brant:jobs"
 EXHAUSTED = "max attempts exceeded"
@@ -40,6 +40,7 @@ class JobVerbs(Statements):
         """Add a job; with a unique key that is held already, add none and give the holder's id."""
         params = self._new_job(queue, run_at, delay, priority, max_attempts, expires)
         if unique_key is not None:
+            self.changed("outlive_unique", params)
             self.changed("drop_lapsed_unique", params)
             holder: int | None = self.value("unique_holder", params | {"key": unique_key})
             if holder is not None:
@@ -205,9 +206,10 @@ class JobVerbs(Statements):
         held = self.rows("extend", self._claim_of(job_id, worker, attempt) | {"lease_end": lease_end})
         return lease_end if held else None
 
-    def release(self, ids: Iterable[int], worker: str) -> int:
+    def release(self, ids: Iterable[int], worker: str, attempt: int | None = None) -> int:
         """Give claimed jobs back unused: due at once, and the attempt does not count."""
-        return len(self.rows("release", self.times() | {"ids": json.dumps(list(ids)), "worker": worker}))
+        claims = self.times() | {"ids": json.dumps(list(ids)), "worker": worker, "attempt": attempt}
+        return len(self.rows("release", claims))
 
     def _claim_of(self, job_id: int, worker: str, attempt: int | None) -> dict[str, object]:
         return self.times() | {"id": job_id, "worker": worker, "attempt": attempt}

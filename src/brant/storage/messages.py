@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from brant.storage.base import DeadRow, MessageRow, Row
 from brant.storage.jobs import JobVerbs
+from brant.storage.rows import NamedTuple
 
 
 class QueueCounts(NamedTuple):
@@ -58,7 +58,7 @@ class MessageVerbs(JobVerbs):
             "seen_priority": seen and seen.priority,
             "seen_run_at": seen and seen.run_at,
         }
-        return [MessageRow(*row) for row in self.rows("peek", params)]
+        return _in_order(self.rows("peek", params) + self.rows("peek_lapsed", params))[:limit]
 
     def move(
         self,
@@ -84,7 +84,7 @@ class MessageVerbs(JobVerbs):
         return self.times() | {"queue": queue, "limit": limit, "after": after, "before": before, "id": message_id}
 
     def delete_message(self, queue: str, message_id: int) -> bool:
-        gone = self.rows("delete_id", {"queue": queue, "id": message_id})
+        gone = self.rows("delete_id", self.times() | {"queue": queue, "id": message_id})
         self._emit_for("cancelled", gone)
         return bool(gone)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from bisect import bisect_left
 
-from brant.cron import CronSchedule
-from brant.errors import InvalidValue
 from brant.storage.base import ScheduleRow
 from brant.storage.jobs import JobVerbs
+from brant.storage.rows import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant.cron import CronSchedule
 
 MAX_MISSED_FIRES = 64
 # How late a fire may be and still count as on time under the policy "skip".
@@ -36,7 +40,7 @@ class ScheduleVerbs(JobVerbs):
         missed: str = "all",
     ) -> None:
         """Add or replace a schedule; the next fire is kept when its times are unchanged, so a restart loses none."""
-        schedule = CronSchedule(expr, tz)
+        schedule = _times(expr, tz)
         known = self.get_schedule(name)
         unchanged = known is not None and (known.cron_expr, known.tz, known.error) == (schedule.expr, tz, None)
         params = {
@@ -45,7 +49,7 @@ class ScheduleVerbs(JobVerbs):
             "expr": schedule.expr,
             "payload": payload,
             "priority": priority,
-            "expires_s": expires_s,
+            "expires_s": _whole(expires_s),
             "max_attempts": max(max_attempts, 1),
             "next_fire_at": known.next_fire_at if known and unchanged else schedule.next_fire(self.now()),
         }
@@ -75,13 +79,13 @@ class ScheduleVerbs(JobVerbs):
         new_tz = tz if touch_tz else known.tz
         next_fire_at = known.next_fire_at
         if expr is not None or touch_tz:
-            next_fire_at = CronSchedule(expr or known.cron_expr, new_tz).next_fire(self.now())
+            next_fire_at = _times(known.cron_expr if expr is None else expr, new_tz).next_fire(self.now())
         params = {
             "name": name,
             "expr": known.cron_expr if expr is None else expr.strip(),
             "payload": known.payload if payload is None else payload,
             "priority": known.priority if priority is None else priority,
-            "expires_s": expires_s if touch_expires else known.expires_s,
+            "expires_s": _whole(expires_s) if touch_expires else known.expires_s,
             "max_attempts": max(3 if max_attempts is None else max_attempts, 1)
             if touch_max_attempts
             else known.max_attempts,
@@ -105,7 +109,7 @@ class ScheduleVerbs(JobVerbs):
         if resumed and schedule is not None and schedule.error is None:
             boundaries, _ = _due_boundaries(schedule, self.now())
             if boundaries:
-                last = boundaries[-1] if len(boundaries) < MAX_MISSED_FIRES else int(self.now())
+                last = _newest(schedule, boundaries, self.now())
                 self.changed("advance_schedule", {"name": name, "next_fire_at": last})
         return resumed
 
@@ -126,14 +130,22 @@ class ScheduleVerbs(JobVerbs):
         for row in self.rows("due_schedules", {"now": now}):
             schedule = ScheduleRow(*row)
             try:
-                boundaries, following = _due_boundaries(schedule, now)
-            except InvalidValue as error:
+                with self.savepoint():
+                    fires += self._fire_due(schedule, now)
+            except (ValueError, TypeError, OverflowError, OSError) as error:
+                # Whatever other programs wrote into the row: what can't be computed with it.
                 self.changed("park_schedule", {"name": schedule.name, "error": str(error)})
-                continue
-            for boundary in _kept(boundaries, schedule.missed, now):
-                fires.append(Fire(schedule.name, schedule.queue, boundary, self._fire(schedule)))
-                self.changed("note_fire", {"name": schedule.name, "fired_at": boundary})
-            self.changed("advance_schedule", {"name": schedule.name, "next_fire_at": following})
+        return fires
+
+    def _fire_due(self, schedule: ScheduleRow, now: float) -> list[Fire]:
+        boundaries, following = _due_boundaries(schedule, now)
+        fires = [
+            Fire(schedule.name, schedule.queue, boundary, self._fire(schedule))
+            for boundary in _kept(schedule, boundaries, now)
+        ]
+        if fires:
+            self.changed("note_fire", {"name": schedule.name, "fired_at": fires[-1].fire_at})
+        self.changed("advance_schedule", {"name": schedule.name, "next_fire_at": following})
         return fires
 
     def _fire(self, schedule: ScheduleRow) -> int:
@@ -146,9 +158,14 @@ class ScheduleVerbs(JobVerbs):
         )
 
 
+def _whole(seconds: float | None) -> int | None:
+    # Honker reads all schedules at once, and fails if one of them holds a fraction.
+    return None if seconds is None else math.ceil(seconds)
+
+
 def _due_boundaries(schedule: ScheduleRow, now: float) -> tuple[list[int], int]:
     """The boundaries from next_fire_at to now, at most MAX_MISSED_FIRES, and the first one after now."""
-    times = CronSchedule(schedule.cron_expr, schedule.tz)
+    times = _times(schedule.cron_expr, schedule.tz)
     due: list[int] = []
     boundary = schedule.next_fire_at
     while boundary <= now:
@@ -159,10 +176,25 @@ def _due_boundaries(schedule: ScheduleRow, now: float) -> tuple[list[int], int]:
     return due, boundary
 
 
-def _kept(boundaries: list[int], missed: str, now: float) -> list[int]:
-    if missed == "all":
+def _kept(schedule: ScheduleRow, boundaries: list[int], now: float) -> list[int]:
+    if schedule.missed == "all":
         return boundaries
-    newest = boundaries[-1:]
-    if missed == "skip":
-        return [boundary for boundary in newest if now - boundary <= SKIP_AFTER_S]
-    return newest
+    newest = _newest(schedule, boundaries, now)
+    too_late = schedule.missed == "skip" and now - newest > SKIP_AFTER_S
+    return [] if too_late else [newest]
+
+
+def _newest(schedule: ScheduleRow, boundaries: list[int], now: float) -> int:
+    """The last boundary until now, which lies beyond `boundaries` if there are more than MAX_MISSED_FIRES."""
+    last = boundaries[-1]
+    if len(boundaries) < MAX_MISSED_FIRES:
+        return last
+    times = _times(schedule.cron_expr, schedule.tz)
+    passed = bisect_left(range(last, int(now) + 1), True, key=lambda moment: times.next_fire(moment) > now)
+    return times.next_fire(last + passed - 1) if passed else last
+
+
+def _times(expr: str, tz: str | None) -> CronSchedule:
+    from brant.cron import CronSchedule  # most sessions have to do with no schedule
+
+    return CronSchedule(expr, tz)

@@ -7,22 +7,23 @@ A file holds statements under ``-- name: claim`` headers and pieces that several
 from __future__ import annotations
 
 import functools
+import os
 import re
-from pathlib import Path
 
 _HEADER = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
 _INCLUDE = re.compile(r"\{\{(\w+)\}\}")
 
 
 @functools.cache
-def load_statements(folder: Path) -> dict[str, str]:
+def load_statements(folder: str) -> dict[str, str]:
     """All statements of the folder by name; a name used twice or a missing fragment is an error."""
     found: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
-    for file in sorted(folder.glob("*.sql")):
-        _, *parts = _HEADER.split(file.read_text("utf-8"))
+    for file in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, file), encoding="utf-8") as lines:
+            _, *parts = _HEADER.split(lines.read())
         for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             if name in found[kind]:
-                raise KeyError(f"{file.name}: the {kind} {name!r} is defined twice")
+                raise KeyError(f"{file}: the {kind} {name!r} is defined twice")
             found[kind][name] = _without_comments(text)
     return {name: _with_fragments(text, found["fragment"]) for name, text in found["name"].items()}
 

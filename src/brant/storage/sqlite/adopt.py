@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
 
 from brant.errors import TransactionError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def sqlite_connection(given: object) -> sqlite3.Connection:
-    """The `sqlite3.Connection` behind a plain, SQLAlchemy or Django connection, its transaction begun where it has one.
+    """The `sqlite3.Connection` behind a plain, SQLAlchemy or Django connection.
 
     Neither framework is imported: their objects are known by the module that their class comes from.
     """
@@ -26,12 +29,22 @@ def sqlite_connection(given: object) -> sqlite3.Connection:
         raise TransactionError(
             f"tx= takes a Brant transaction, or a sqlite3, SQLAlchemy or Django connection, not {type(given).__name__}"
         )
-    _begin_where_implicit(connection)
     return connection
+
+
+def begins_by_itself(connection: sqlite3.Connection) -> bool:
+    """Whether the module itself would open a transaction before the caller's next INSERT.
+
+    Not on a connection in autocommit mode: there the caller writes BEGIN.
+    """
+    autocommit = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
+    return not autocommit and not connection.in_transaction
 
 
 def _inside_sqlalchemy(given: Any) -> object:
     connection = given.connection() if hasattr(given, "get_bind") else given
+    if not hasattr(connection, "in_transaction") or not hasattr(connection, "connection"):
+        return None  # an engine, a session factory, or something of asyncio's
     # As its own execute() does: otherwise commit() would find nothing to commit.
     if not connection.in_transaction():
         connection.begin()
@@ -39,15 +52,7 @@ def _inside_sqlalchemy(given: Any) -> object:
 
 
 def _inside_django(given: Any) -> object:
+    if not hasattr(given, "ensure_connection"):
+        return None
     given.ensure_connection()
     return given.connection
-
-
-def _begin_where_implicit(connection: sqlite3.Connection) -> None:
-    """Open the transaction that the module itself would open before the caller's first INSERT.
-
-    A connection in autocommit mode is left alone: there the caller writes BEGIN.
-    """
-    autocommit = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
-    if not autocommit and not connection.in_transaction:
-        connection.execute("BEGIN IMMEDIATE")

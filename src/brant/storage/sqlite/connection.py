@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager, nullcontext
 
 from brant.clock import Clock
 from brant.errors import (
@@ -22,8 +21,12 @@ from brant.storage.base import Row
 from brant.storage.session import Session
 from brant.storage.statements import load_statements
 
-FOLDER = Path(__file__).parent
-STATEMENTS = load_statements(FOLDER / "statements")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FOLDER = os.path.dirname(__file__)
+STATEMENTS = load_statements(os.path.join(FOLDER, "statements"))
 
 # In its default mode the sqlite3 module opens a transaction before a statement that begins with INSERT, UPDATE or
 # DELETE, and leaves it open. A statement that begins with WITH keeps the connection's own state.
@@ -43,7 +46,7 @@ def connect(path: str, *, busy_timeout_ms: int, synchronous: str, read_only: boo
         cached_statements=256,
         uri=path.startswith("file:"),
     )
-    for pragma in (
+    pragmas = (
         f"busy_timeout = {busy_timeout_ms}",
         f"synchronous = {synchronous}",
         "foreign_keys = ON",
@@ -52,9 +55,18 @@ def connect(path: str, *, busy_timeout_ms: int, synchronous: str, read_only: boo
         # Brant checkpoints by itself, under the write lock: see SqliteStorage.
         "wal_autocheckpoint = 0",
         f"query_only = {int(read_only)}",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
+    )
+    try:
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
+
+
+# What the sqlite3 module raises for a statement or for one of its values.
+_REFUSALS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 
 
 class SqliteSession(Session):
@@ -65,14 +77,18 @@ class SqliteSession(Session):
         self.clock = clock
         self._statements = GUARDED_STATEMENTS if guarded else STATEMENTS
         self._guarded = guarded
-        self._execute = connection.execute
+        self._execute = self._execute_plainly if guarded else connection.execute
         # The SQL functions leave here what went wrong in them: SQLite itself hands on no more than that something did.
         self.function_error: BaseException | None = None
+
+    def _execute_plainly(self, sql: str, params: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
+        # A cursor that knows nothing of the row_factory that the owner of the connection may have set.
+        return sqlite3.Cursor(self.connection).execute(sql, params)
 
     def rows(self, name: str, params: Mapping[str, object]) -> list[Row]:
         try:
             return self._execute(self._statements[name], params).fetchall()
-        except (sqlite3.Error, OverflowError) as error:
+        except _REFUSALS as error:
             raise self._translated(error) from error
 
     def changed(self, name: str, params: Mapping[str, object]) -> int:
@@ -80,14 +96,16 @@ class SqliteSession(Session):
             count = self._execute(self._statements[name], params).rowcount
             # The module counts only for statements that it recognises as writing, not for guarded ones.
             return int(self._execute("SELECT changes()").fetchone()[0]) if self._guarded else count
-        except (sqlite3.Error, OverflowError) as error:
+        except _REFUSALS as error:
             raise self._translated(error) from error
 
     def execute(self, sql: str, params: Sequence[object] = ()) -> None:
-        cursor = self._run(sql, params)
-        if cursor.description is not None:
-            cursor.close()
-            raise StorageError("execute() is for statements that return no rows; use query() for this one")
+        # A statement has run by the time it is known to return rows: what RETURNING wrote must be undone.
+        with self.savepoint() if "returning" in sql.lower() else nullcontext():
+            cursor = self._run(sql, params)
+            if cursor.description is not None:
+                cursor.close()
+                raise StorageError("execute() is for statements that return no rows; use query() for this one")
 
     def query(self, sql: str, params: Sequence[object] = ()) -> list[dict[str, Any]]:
         cursor = self._run(sql, params)
@@ -103,7 +121,7 @@ class SqliteSession(Session):
         self.function_error = None
         try:
             return self._execute(sql, params)
-        except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+        except (sqlite3.Warning, *_REFUSALS) as error:
             raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> Exception:
@@ -112,22 +130,37 @@ class SqliteSession(Session):
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        try:
-            self._execute("SAVEPOINT brant")
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-        try:
+        is_outermost = not self.connection.in_transaction
+        if not self._open_savepoint():
             yield
-        except BaseException:
+            return
+        try:
+            if is_outermost:
+                # It began a transaction that would fail, and not wait, if it read first and another wrote meanwhile.
+                self.changed("take_write_lock", {})
+            yield
+            self._execute("RELEASE brant")
+        except BaseException as error:
             # After some errors (a full disk) SQLite has rolled back everything, the savepoint included.
             if self.connection.in_transaction:
                 self._execute("ROLLBACK TO brant")
                 self._execute("RELEASE brant")
+            if isinstance(error, sqlite3.Error):
+                raise self._translated(error) from error
             raise
-        self._execute("RELEASE brant")
+
+    def _open_savepoint(self) -> bool:
+        """False where there can be none: in a function that a writing statement calls, which is undone as a whole."""
+        try:
+            self._execute("SAVEPOINT brant")
+        except sqlite3.Error as error:
+            if "SQL statements in progress" in str(error):
+                return False
+            raise self._translated(error) from error
+        return True
 
 
-_FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
+_FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _BROKEN = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
@@ -138,10 +171,19 @@ def translated(error: Exception) -> BrantError | TypeError:
     name = getattr(error, "sqlite_errorname", "") or ""
     if isinstance(error, OverflowError):
         return InvalidValue(f"a number is too large for SQLite, which stores 64 bits: {text}")
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidValue(f"a text is not valid Unicode and can't be stored: {text}")
     if name == "SQLITE_READONLY_DBMOVED":
         return DatabaseReplaced("the database file was moved or deleted under the open Database; open it anew")
     if name.startswith(_FULL):
         return StorageFull(f"{text}: no room to write; free some space and try again, what was committed is safe")
+    if name == "SQLITE_IOERR_WRITE":
+        # Not StorageFull: a disk that is out of order says the same, and freeing space would not mend it.
+        return StorageError(f"{text}: a write was refused; look for a quota, a file size limit or a failing disk")
+    if name == "SQLITE_BUSY_SNAPSHOT":
+        return DatabaseBusy(
+            f"{text}: this transaction has read, and then another one wrote; roll it back, and BEGIN IMMEDIATE"
+        )
     if name.startswith(_BUSY):
         return DatabaseBusy(f"{text}: another connection kept the write lock for too long; try again")
     if name.startswith(_BROKEN):

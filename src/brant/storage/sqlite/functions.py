@@ -12,15 +12,14 @@ from brant.cron import CronSchedule
 from brant.errors import InvalidValue
 from brant.storage.base import JobRow
 from brant.storage.sqlite.connection import SqliteSession
-from brant.storage.sqlite.schema import bootstrap
+from brant.storage.sqlite.schema import bootstrap, prepare
 from brant.storage.sqlite.watch_functions import WatchHandles
 
 
 def attach(connection: sqlite3.Connection, clock: Clock) -> None:
     """Make the tables where they are missing and register the functions, leaving the caller's transaction as it was."""
     session = SqliteSession(connection, clock, guarded=True)
-    with session.savepoint():
-        bootstrap(session)
+    prepare(session)
     register_functions(session)
 
 
@@ -40,9 +39,10 @@ def register_functions(session: SqliteSession) -> None:
 
 def _callable(session: SqliteSession, function: _Function) -> Callable[..., Any]:
     def call(*arguments: object) -> Any:
+        session.function_error = None
         try:
             _check(function, arguments)
-            if function.name in _PURE:
+            if function.name in _WRITE_NOTHING:
                 return function.run(session, *arguments)
             # In autocommit each inner statement would commit on its own.
             with session.savepoint():
@@ -56,6 +56,18 @@ def _callable(session: SqliteSession, function: _Function) -> Callable[..., Any]
 
 _TYPES = {"t": (str, "text"), "i": (int, "an integer")}
 _PURE = {"honker_cron_next_after"}
+_WRITE_NOTHING = _PURE | {
+    "honker_get_job",
+    "honker_queue_next_claim_at",
+    "honker_scheduler_soonest",
+    "honker_scheduler_list",
+    "honker_result_get",
+    "honker_stream_read_since",
+    "honker_stream_get_offset",
+    "honker_update_watcher_open",
+    "honker_update_watcher_wait",
+    "honker_update_watcher_close",
+}
 
 
 def _check(function: _Function, arguments: tuple[object, ...]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
-from pathlib import Path
 
 from brant.errors import BrantError
-from brant.storage.base import Health
+from brant.storage.health import Health
 from brant.storage.session import Session
 from brant.storage.sqlite.wake import FileWatch
 
@@ -19,7 +19,7 @@ _OTHER_SQLITE_MODULES = ("apsw", "pysqlite3", "pysqlcipher3", "sqlcipher3")
 
 def examine(session: Session, path: str, watch: FileWatch) -> Health:
     journal_mode = session.query("PRAGMA journal_mode", ())[0]["journal_mode"]
-    log_bytes = _size(path + "-wal")
+    log_bytes = file_size(path + "-wal")
     parked = [schedule.name for schedule in session.list_schedules() if schedule.error]
     problems = []
     try:
@@ -42,7 +42,7 @@ def examine(session: Session, path: str, watch: FileWatch) -> Health:
             "path": path,
             "sqlite_version": sqlite3.sqlite_version,
             "journal_mode": journal_mode,
-            "database_bytes": _size(path),
+            "database_bytes": file_size(path),
             "log_bytes": log_bytes,
             "watcher": watch.mode,
         },
@@ -65,5 +65,9 @@ def _warnings() -> list[str]:
     return warnings
 
 
-def _size(path: str) -> int:
-    return Path(path).stat().st_size if Path(path).exists() else 0
+def file_size(path: str) -> int:
+    """Bytes of a file, 0 when there is none; asked of the directory, for the file itself may not be opened."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0

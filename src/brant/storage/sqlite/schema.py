@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from brant.errors import StorageError
 from brant.storage.session import Session
@@ -15,13 +17,20 @@ SCHEMA_VERSION = 1
 def prepare(session: SqliteSession) -> None:
     """Make sure that the file has this version's tables: one read when it has."""
     if schema_version(session) < SCHEMA_VERSION:
-        session.execute("BEGIN IMMEDIATE")
-        try:
+        with session.savepoint() if session.connection.in_transaction else _transaction(session):
             bootstrap(session)
-        except BaseException:
-            session.execute("ROLLBACK")
-            raise
+
+
+@contextmanager
+def _transaction(session: SqliteSession) -> Iterator[None]:
+    session.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         session.execute("COMMIT")
+    except BaseException:
+        if session.connection.in_transaction:
+            session.execute("ROLLBACK")
+        raise
 
 
 def schema_version(session: SqliteSession) -> int:
@@ -42,6 +51,7 @@ def schema_version(session: SqliteSession) -> int:
 
 def bootstrap(session: SqliteSession) -> None:
     """Make what is missing, inside the transaction that is open; harmless when nothing is."""
+    schema_version(session)
     for statement in schema_statements():
         session.execute(statement)
     columns = {row[0] for row in session.rows("schedule_table_columns", {})}
@@ -52,7 +62,9 @@ def bootstrap(session: SqliteSession) -> None:
 
 def schema_statements() -> Iterator[str]:
     statement = ""
-    for line in (FOLDER / "schema.sql").read_text("utf-8").splitlines():
+    with open(os.path.join(FOLDER, "schema.sql"), encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    for line in lines:
         if line.startswith("--"):
             continue
         statement += line + "\n"

@@ -106,7 +106,7 @@ CREATE TABLE IF NOT EXISTS _brant_queues (
 
 CREATE TABLE IF NOT EXISTS _brant_aliases (alias TEXT PRIMARY KEY, target TEXT NOT NULL) WITHOUT ROWID;
 
--- A unique key without expires_at is held for as long as its job is live; with it, until that time.
+-- A unique key is held for as long as its job is live, and where it has expires_at, until then at least.
 CREATE TABLE IF NOT EXISTS _brant_unique (
     queue TEXT NOT NULL,
     key TEXT NOT NULL,

@@ -15,8 +15,9 @@ id = :id AND worker_id = :worker AND {{held}} AND (:attempt IS NULL OR attempts 
 -- fragment: job_columns
 id, queue, payload, state, priority, run_at, worker_id, claim_expires_at, attempts, max_attempts, created_at, expires_at
 
+-- The plus: without it SQLite scans the table where this stands behind RETURNING.
 -- fragment: wants_events
-(SELECT events FROM _brant_queues WHERE name = queue)
+(SELECT events FROM _brant_queues WHERE name = +queue)
 
 -- Steps from one priority to the next lower one and seeks the due rows of each, so that delayed rows are never
 -- walked. CROSS JOIN and the index fix the order: priority, run_at, id.
@@ -51,18 +52,26 @@ RETURNING id
 
 -- name: unique_holder
 SELECT job_id FROM _brant_unique AS held
-WHERE queue = :queue AND key = :key AND (
-    expires_at > :now OR (expires_at IS NULL AND EXISTS (SELECT 1 FROM _honker_live WHERE id = held.job_id))
-)
+WHERE queue = :queue AND key = :key
+    AND (expires_at > :now OR EXISTS (SELECT 1 FROM _honker_live WHERE id = held.job_id))
 
 -- name: hold_unique
 INSERT OR REPLACE INTO _brant_unique (queue, key, job_id, expires_at) VALUES (:queue, :key, :job_id, :expires_at)
 
 -- A few a call, so that the table stays small and no call pays for all.
--- name: drop_lapsed_unique
-DELETE FROM _brant_unique WHERE (queue, key) IN (
+-- fragment: some_lapsed_unique
+(queue, key) IN (
     SELECT queue, key FROM _brant_unique INDEXED BY _brant_unique_expiring WHERE expires_at <= :now LIMIT 10
 )
+
+-- A key whose time is over while its job is live is from then on held by the job alone.
+-- name: outlive_unique
+UPDATE _brant_unique SET expires_at = NULL
+WHERE {{some_lapsed_unique}} AND EXISTS (SELECT 1 FROM _honker_live WHERE id = job_id)
+
+-- name: drop_lapsed_unique
+DELETE FROM _brant_unique
+WHERE {{some_lapsed_unique}} AND NOT EXISTS (SELECT 1 FROM _honker_live WHERE id = job_id)
 
 -- name: claim_upkeep
 SELECT
@@ -123,6 +132,21 @@ FROM _honker_live WHERE id IN (SELECT value FROM json_each(:ids))
 DELETE FROM _honker_live WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, queue, attempts, {{wants_events}}
 
+-- fragment: leases
+FROM _honker_live INDEXED BY _honker_live_processing_deadline
+WHERE queue = :queue AND state = 'processing' AND {{held}}
+
+-- fragment: leases_to_retry
+{{leases}} AND attempts < max_attempts AND (expires_at IS NULL OR expires_at > :now)
+
+-- fragment: next_lease_end
+(SELECT min(claim_expires_at) {{leases}} AND claim_expires_at >= :second)
+
+-- fragment: next_lease_end_to_retry
+(SELECT min(claim_expires_at) {{leases_to_retry}} AND claim_expires_at >= :second)
+
+-- In the two that follow, the first two lease ends count: one in whole seconds holds to the end of its second, and a
+-- fractional one may come before that.
 -- name: claimable
 SELECT
     coalesce((SELECT paused FROM _brant_queues WHERE name = :queue), 0),
@@ -136,10 +160,11 @@ SELECT
         WHERE queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= :now
     ),
     (SELECT min(run_at) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at > :now),
-    (SELECT CASE typeof(claim_expires_at) WHEN 'integer' THEN claim_expires_at + 1 ELSE claim_expires_at END
-     FROM _honker_live INDEXED BY _honker_live_processing_deadline
-     WHERE queue = :queue AND state = 'processing' AND claim_expires_at >= :second
-     ORDER BY claim_expires_at LIMIT 1)
+    (SELECT min(lease_end + (typeof(lease_end) = 'integer')) FROM (
+        SELECT {{next_lease_end}} AS lease_end
+        UNION ALL
+        SELECT min(claim_expires_at) {{leases}} AND claim_expires_at > {{next_lease_end}}
+    ))
 
 -- name: next_claim_at
 SELECT min(at) FROM (
@@ -147,9 +172,11 @@ SELECT min(at) FROM (
     WHERE queue = :queue AND state = 'pending' AND run_at > :now AND attempts < max_attempts
         AND (expires_at IS NULL OR expires_at > :now)
     UNION ALL
-    SELECT min(claim_expires_at + (typeof(claim_expires_at) = 'integer')) FROM _honker_live
-    WHERE queue = :queue AND state = 'processing' AND {{held}} AND attempts < max_attempts
-        AND (expires_at IS NULL OR expires_at > :now)
+    SELECT min(lease_end + (typeof(lease_end) = 'integer')) FROM (
+        SELECT {{next_lease_end_to_retry}} AS lease_end
+        UNION ALL
+        SELECT min(claim_expires_at) {{leases_to_retry}} AND claim_expires_at > {{next_lease_end_to_retry}}
+    )
 )
 
 -- name: ack
@@ -181,6 +208,7 @@ UPDATE _honker_live SET claim_expires_at = :lease_end WHERE {{owned}} AND state 
 UPDATE _honker_live
 SET state = 'pending', worker_id = NULL, claim_expires_at = NULL, attempts = max(attempts - 1, 0)
 WHERE id IN (SELECT value FROM json_each(:ids)) AND worker_id = :worker AND state = 'processing' AND {{held}}
+    AND (:attempt IS NULL OR attempts = :attempt)
 RETURNING id
 
 -- name: cancel

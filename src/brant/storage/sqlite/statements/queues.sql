@@ -75,15 +75,29 @@ RETURNING {{message_columns}}
 -- name: take_id
 DELETE FROM _honker_live WHERE {{pending_message}} RETURNING {{message_columns}}
 
+-- fragment: behind_seen
+(:seen_id IS NULL OR job.priority < :seen_priority
+    OR (job.priority = :seen_priority AND (job.run_at, job.id) > (:seen_run_at, :seen_id)))
+
 -- name: peek
 SELECT job.id, job.queue, job.payload, job.priority, job.run_at, job.attempts
-{{ready_from}} AND {{in_range}}
-    AND (:seen_id IS NULL OR job.priority < :seen_priority
-        OR (job.priority = :seen_priority AND (job.run_at, job.id) > (:seen_run_at, :seen_id)))
+{{ready_from}} AND {{in_range}} AND {{behind_seen}}
 LIMIT :limit
 
+-- What the next claim or read will free: a peek may not, and has to show it all the same.
+-- name: peek_lapsed
+SELECT {{message_columns}} FROM _honker_live AS job INDEXED BY _honker_live_processing_deadline
+WHERE queue = :queue AND state = 'processing' AND claim_expires_at < :now AND {{lapsed}} AND run_at <= :now
+    AND attempts < max_attempts AND (expires_at IS NULL OR expires_at > :now) AND {{in_range}} AND {{behind_seen}}
+ORDER BY priority DESC, run_at, id LIMIT :limit
+
+-- fragment: not_leased
+(state = 'pending' OR (state = 'processing' AND {{lapsed}}))
+
 -- name: peek_id
-SELECT {{message_columns}} FROM _honker_live WHERE {{pending_message}}
+SELECT {{message_columns}} FROM _honker_live
+WHERE id = :id AND queue = :queue AND {{not_leased}} AND run_at <= :now AND attempts < max_attempts
+    AND (expires_at IS NULL OR expires_at > :now)
 
 -- name: move
 UPDATE _honker_live SET queue = :destination
@@ -94,14 +108,15 @@ RETURNING id, queue, payload, priority, run_at, attempts
 UPDATE _honker_live SET queue = :destination WHERE {{pending_message}} RETURNING {{message_columns}}
 
 -- name: delete_id
-DELETE FROM _honker_live WHERE id = :id AND queue = :queue AND state = 'pending'
+DELETE FROM _honker_live WHERE id = :id AND queue = :queue AND {{not_leased}}
 RETURNING id, queue, attempts, {{wants_events}}
 
 -- fragment: dead_columns
 id, queue, payload, priority, run_at, attempts, max_attempts, last_error, created_at, died_at
 
 -- name: list_dead
-SELECT {{dead_columns}} FROM _honker_dead WHERE queue = :queue AND id > :after ORDER BY id LIMIT :limit
+SELECT {{dead_columns}} FROM _honker_dead INDEXED BY _brant_dead_queue
+WHERE queue = :queue AND id > :after ORDER BY id LIMIT :limit
 
 -- name: get_dead
 SELECT {{dead_columns}} FROM _honker_dead WHERE id = :id
@@ -116,7 +131,7 @@ RETURNING id, queue, attempts, {{wants_events}}
 DELETE FROM _honker_dead WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: purge_dead
-DELETE FROM _honker_dead WHERE queue = :queue AND (:died_before IS NULL OR died_at < :died_before)
+DELETE FROM _honker_dead INDEXED BY _brant_dead_queue WHERE queue = :queue AND (:died_before IS NULL OR died_at < :died_before)
 
 -- name: add_alias
 INSERT INTO _brant_aliases (alias, target) VALUES (:alias, :target)

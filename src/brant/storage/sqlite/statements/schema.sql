@@ -4,6 +4,10 @@ SELECT value FROM _brant_meta WHERE key = 'schema_version'
 -- name: set_schema_version
 INSERT OR REPLACE INTO _brant_meta (key, value) VALUES ('schema_version', :version)
 
+-- Changes nothing, but begins as a write does.
+-- name: take_write_lock
+UPDATE _brant_meta SET value = value WHERE 0
+
 -- name: schedule_table_columns
 SELECT name FROM pragma_table_info('_honker_scheduler_tasks')
 
@@ -42,3 +46,13 @@ DROP INDEX IF EXISTS _honker_pending_claim
 
 -- name: drop_old_index_4
 DROP INDEX IF EXISTS _honker_processing_reclaim
+
+-- fragment: is_own
+(name LIKE '\_honker\_%' ESCAPE '\' OR name LIKE '\_brant\_%' ESCAPE '\' OR name LIKE 'knocker\_%' ESCAPE '\')
+
+-- Views first: a table that a view reads can be dropped, a view of a dropped table can't be read by the next drop.
+-- name: own_objects
+SELECT type, name FROM sqlite_schema WHERE {{is_own}} ORDER BY type DESC, name
+
+-- name: foreign_tables
+SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND NOT {{is_own}}

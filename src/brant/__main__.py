@@ -1,0 +1,7 @@
+"""`python -m brant` is `brant`."""
+
+import sys
+
+from brant.cli.main import main
+
+sys.exit(main())

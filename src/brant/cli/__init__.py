@@ -1,0 +1,1 @@
+"""The `brant` command: queues for scripts, cron jobs and operators."""

@@ -1,0 +1,99 @@
+"""What a command is, and what it is given to run."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import brant
+from brant.config import Settings, Target, resolve
+from brant.errors import InvalidValue, StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
+
+DONE, FAILED, NOTHING = 0, 1, 2
+
+
+class Command:
+    """A command's help, arguments and action; the action gives the exit code."""
+
+    def __init__(
+        self,
+        summary: str,
+        arguments: Callable[[ArgumentParser], object],
+        run: Callable[[Context, Namespace], int],
+        *,
+        description: str = "",
+    ) -> None:
+        self.summary = summary
+        self.arguments = arguments
+        self.run = run
+        self.description = description or summary
+
+
+class Context:
+    """The global options, and the database that they name."""
+
+    def __init__(self, directory: str | None, file: str | None, quiet: bool) -> None:
+        self.directory = directory
+        self.file = file
+        self.quiet = quiet
+        self._settings: Settings | None = None
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            self._settings = Settings()
+        return self._settings
+
+    def target(self) -> Target:
+        """Which database, with what the user typed checked."""
+        if self.directory is not None and not os.path.isdir(self.directory):
+            raise InvalidValue(f"the directory {self.directory} does not exist")
+        _refuse_control_characters(self.directory, "-d")
+        _refuse_control_characters(self.file, "-f")
+        target = resolve(self.directory, self.file, settings=self.settings)
+        if self.file is not None and not os.path.isabs(self.file):
+            _refuse_escape(target.path, self.directory or os.getcwd())
+        return target
+
+    def open(self, *, writes: bool = False) -> brant.Database:
+        """The database; made where it is not there, except where a project file names it and nothing is written."""
+        target = self.target()
+        if target.must_exist and not writes and not os.path.exists(target.path):
+            raise StorageError(f"there is no database at {target.path}, which {target.reason} names; write to it first")
+        _make_parent(target.path)
+        return brant.open(
+            target.path,
+            synchronous=self.settings.sync_mode,
+            busy_timeout_ms=self.settings.busy_timeout_ms,
+            max_message_bytes=self.settings.max_message_size,
+        )
+
+    def tell(self, text: str) -> None:
+        """Say what was done, on stderr, unless -q."""
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+
+def _refuse_control_characters(path: str | None, option: str) -> None:
+    if path is not None and not path.isprintable():
+        raise InvalidValue(f"{option} {path!r} holds control characters")
+
+
+def _refuse_escape(path: str, folder: str) -> None:
+    root = os.path.realpath(folder)
+    if os.path.commonpath([os.path.realpath(path), root]) != root:
+        raise InvalidValue(f"{path} must be within the working directory; give an absolute path if you mean it")
+
+
+def _make_parent(path: str) -> None:
+    parent = os.path.dirname(path)
+    if os.path.isdir(parent):
+        return
+    if not os.path.isdir(os.path.dirname(parent)):
+        raise InvalidValue(f"the directory {os.path.dirname(parent)} does not exist; make it first")
+    os.mkdir(parent)

@@ -1,0 +1,199 @@
+"""The front door: global options, then one command, whose module alone is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import brant
+from brant.cli.command import DONE, FAILED, Command, Context
+from brant.errors import BrantError, InvalidValue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "write": "messages",
+    "read": "messages",
+    "peek": "messages",
+    "move": "messages",
+    "delete": "messages",
+    "broadcast": "messages",
+    "list": "queues",
+    "stats": "queues",
+    "exists": "queues",
+    "alias": "queues",
+    "pause": "queues",
+    "resume": "queues",
+    "watch": "watch",
+    "enqueue": "jobs",
+    "claim": "jobs",
+    "ack": "jobs",
+    "retry": "jobs",
+    "fail": "jobs",
+    "heartbeat": "jobs",
+    "cancel": "jobs",
+    "dead": "jobs",
+    "run": "runner",
+    "stream": "streams",
+    "notify": "streams",
+    "listen": "streams",
+    "schedule": "schedules",
+    "lock": "coordination",
+    "limit": "coordination",
+    "init": "care",
+    "doctor": "care",
+    "config": "care",
+    "backup": "care",
+    "dump": "transfer",
+    "load": "transfer",
+    "bench": "bench",
+    "completion": "completion",
+}
+_ACTIONS = ("--cleanup", "--vacuum", "--status")
+_FLAGS = {"-q": "quiet", "--quiet": "quiet", "--compact": "compact", "-h": "help", "--help": "help", "--json": "json"}
+_VALUES = {"-d": "directory", "--dir": "directory", "-f": "file", "--file": "file"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; gives the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except KeyboardInterrupt:
+        print("\nbrant: interrupted", file=sys.stderr)
+        return DONE
+    except BrokenPipeError:
+        _drop_output()
+        return FAILED
+    except (BrantError, ValueError, TypeError, OSError) as error:
+        _drop_output_if_broken(error)
+        _report(error, as_json="--json" in words)
+        return FAILED
+
+
+def _run(words: list[str]) -> int:
+    options = GlobalOptions(words)
+    if options.version:
+        print(f"brant {brant.__version__}")
+        return DONE
+    context = Context(options.directory, options.file, options.quiet)
+    if options.action is not None:
+        from brant.cli.maintenance import run
+
+        return run(context, options)
+    if options.help or options.command is None:
+        from brant.cli.help import print_overview
+
+        print_overview()
+        return DONE
+    return _run_command(context, options.command, options.rest)
+
+
+def _run_command(context: Context, name: str, words: list[str]) -> int:
+    from brant.cli.parsing import CommandParser, protected
+
+    command: Command = load(name)
+    parser = CommandParser(prog=f"brant {name}", description=command.description)
+    command.arguments(parser)
+    return command.run(context, parser.parse_args(protected(name, words)))
+
+
+def load(name: str) -> Command:
+    """A command by name; imports its module only."""
+    commands: dict[str, Command] = import_module(f"brant.cli.{COMMANDS[name]}").COMMANDS
+    return commands[name]
+
+
+class GlobalOptions:
+    """What stands before the command. Read by hand: what follows the command is the command's own, also when it looks
+    like a global option, and a value is never taken for a command."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.directory: str | None = None
+        self.file: str | None = None
+        self.quiet = self.compact = self.help = self.json = self.version = False
+        self.command: str | None = None
+        self.rest: list[str] = []
+        actions: list[str] = []
+        position = 0
+        while position < len(words) and self.command is None:
+            word = words[position]
+            name, equals, value = word.partition("=")
+            position += 1
+            if name in _VALUES:
+                if not equals:
+                    value = words[position] if position < len(words) else ""
+                    position += 1
+                if not value or value.startswith("-"):
+                    raise InvalidValue(f"option {name} requires an argument")
+                setattr(self, _VALUES[name], value)
+            elif word in _FLAGS:
+                setattr(self, _FLAGS[word], True)
+            elif word == "--version":
+                self.version = True
+            elif word in _ACTIONS:
+                actions.append(word)
+            elif word in COMMANDS:
+                self.command, self.rest = word, words[position:]
+            else:
+                raise InvalidValue(_unknown(word))
+        self.action = _the_action(actions, self)
+
+
+def _the_action(actions: list[str], options: GlobalOptions) -> str | None:
+    if "--cleanup" in actions:
+        return "--cleanup"
+    if options.compact and "--vacuum" not in actions:
+        raise InvalidValue("--compact can only be used with --vacuum")
+    if len(actions) > 1:
+        raise InvalidValue(f"{actions[0]} and {actions[1]} can't be combined")
+    if actions and options.command is not None:
+        raise InvalidValue(f"{actions[0]} can't be combined with a command")
+    if options.json and actions != ["--status"]:
+        raise InvalidValue("--json belongs behind the command")
+    return actions[0] if actions else None
+
+
+def _unknown(word: str) -> str:
+    from difflib import get_close_matches
+
+    if word.startswith("-"):
+        return f"unrecognized option {word}; see brant --help"
+    near = get_close_matches(word, COMMANDS, 1)
+    return f"unknown command {word!r}" + (f"; did you mean {near[0]!r}?" if near else "; see brant --help")
+
+
+def _report(error: Exception, *, as_json: bool) -> None:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if not as_json:
+        print(f"brant: error: {text}", file=sys.stderr)
+        return
+    import json
+
+    print(json.dumps({"error": _code(error), "message": text, "retryable": _is_retryable(error)}), file=sys.stderr)
+
+
+def _code(error: Exception) -> str:
+    names = {"InvalidTimestamp": "INVALID_TIMESTAMP", "InvalidMessageId": "INVALID_MESSAGE_ID"}
+    return names.get(type(error).__name__, "INVALID_ARGUMENT" if isinstance(error, ValueError) else "ERROR")
+
+
+def _is_retryable(error: Exception) -> bool:
+    from brant.errors import DatabaseBusy
+
+    return isinstance(error, DatabaseBusy)
+
+
+def _drop_output_if_broken(error: Exception) -> None:
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Have what is still in the buffer go nowhere, so that the interpreter does not stumble over it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,70 @@
+"""--status, --vacuum, --cleanup: what is done to the database as a whole, without a command."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from brant.cli.command import DONE
+from brant.cli.output import put, put_json
+from brant.database import remove
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant.cli.command import Context
+    from brant.cli.main import GlobalOptions
+
+
+def run(context: Context, options: GlobalOptions) -> int:
+    if options.action == "--cleanup":
+        return _cleanup(context)
+    if options.action == "--vacuum":
+        return _vacuum(context, compact=options.compact)
+    return _status(context, as_json=options.json)
+
+
+def _status(context: Context, *, as_json: bool) -> int:
+    with context.open() as db:
+        counts = db.list_queues()
+        status = {
+            "total_messages": sum(stats.total for stats in counts),
+            "last_timestamp": db.last_id(),
+            "db_size": os.stat(db.path).st_size,
+        }
+    if as_json:
+        put_json(status)
+    else:
+        for name, value in status.items():
+            put(f"{name}: {value}")
+    return DONE
+
+
+def _vacuum(context: Context, *, compact: bool) -> int:
+    path = context.target().path
+    if not os.path.exists(path):
+        context.tell(f"Database not found: {path}")
+        return DONE
+    with context.open() as db:
+        start = time.monotonic()
+        swept = db.vacuum()
+        if swept:
+            context.tell(f"Vacuumed {swept} expired messages and results in {time.monotonic() - start:.1f}s")
+        else:
+            context.tell("No claimed messages to vacuum")
+        if compact:
+            start = time.monotonic()
+            db.vacuum(compact=True)
+            context.tell(f"Database compacted in {time.monotonic() - start:.1f}s")
+    return DONE
+
+
+def _cleanup(context: Context) -> int:
+    path = context.target().path
+    if not os.path.exists(path):
+        context.tell(f"Database not found, nothing to clean up: {path}")
+        return DONE
+    if remove(path):
+        context.tell(f"Database cleaned up: {path}")
+    else:
+        context.tell(f"Brant's tables dropped; {path} holds other tables and is kept")
+    return DONE

@@ -1,0 +1,197 @@
+"""Which database, and with which settings: arguments, then the project file, then the environment.
+
+Every setting is an environment variable `BRANT_<NAME>`; `BROKER_<NAME>` is read where that is not set, so that scripts
+written for SimpleBroker run unchanged. Imports are few and late, since every run of the command comes through here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from brant.errors import InvalidValue, StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_PREFIXES = ("BRANT_", "BROKER_")
+_PROJECT_FILES = (".brant.toml", ".broker.toml")
+_SYNC_MODES = ("OFF", "NORMAL", "FULL", "EXTRA")
+_MOST_LEVELS = 100
+
+
+class Settings:
+    """What the environment says, checked; `sources` tells which variable each value came from."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = os.environ if environment is None else environment
+        self.sources: dict[str, str] = {}
+        self.project_scope = self._flag("PROJECT_SCOPE", False)
+        self.default_db_name = self._file_name("DEFAULT_DB_NAME", ".brant.db")
+        self.default_db_location = self._text("DEFAULT_DB_LOCATION", "")
+        self.project_config_name = self._text("PROJECT_CONFIG_NAME", "")
+        self.project_config_path = self._text("PROJECT_CONFIG_PATH", "")
+        self.backend = self._text("BACKEND", "sqlite")
+        self.busy_timeout_ms = self._number("BUSY_TIMEOUT", 5000, least=0)
+        self.sync_mode = self._choice("SYNC_MODE", "NORMAL", _SYNC_MODES)
+        self.max_message_size = self._number("MAX_MESSAGE_SIZE", 10 * 1024 * 1024, least=1)
+        self.generator_batch_size = self._number("GENERATOR_BATCH_SIZE", 100, least=1)
+
+    def items(self) -> list[tuple[str, Any, str]]:
+        """(name, value, where it came from) of every setting."""
+        return [
+            (name, value, self.sources.get(name, "default"))
+            for name, value in sorted(vars(self).items())
+            if name != "sources" and not name.startswith("_")
+        ]
+
+    def _text(self, name: str, default: str) -> str:
+        for prefix in _PREFIXES:
+            value = self._environment.get(prefix + name)
+            if value is not None:
+                self.sources[_attribute(name)] = prefix + name
+                return value
+        return default
+
+    def _variable(self, name: str) -> str:
+        return self.sources.get(_attribute(name), _PREFIXES[0] + name)
+
+    def _number(self, name: str, default: int, least: int) -> int:
+        text = self._text(name, str(default))
+        if not (text.isascii() and text.isdigit()) or int(text) < least:
+            raise InvalidValue(f"{self._variable(name)} must be a whole number of at least {least}, not {text!r}")
+        return int(text)
+
+    def _flag(self, name: str, default: bool) -> bool:
+        text = self._text(name, "1" if default else "0").strip().lower()
+        if text in ("1", "true", "yes", "on"):
+            return True
+        if text in ("", "0", "false", "no", "off"):
+            return False
+        raise InvalidValue(f"{self._variable(name)} must be 1 or 0, not {text!r}")
+
+    def _choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        text = self._text(name, default).upper()
+        if text not in choices:
+            raise InvalidValue(f"{self._variable(name)} must be one of {', '.join(choices)}, not {text!r}")
+        return text
+
+    def _file_name(self, name: str, default: str) -> str:
+        """A file name, with at most one directory before it."""
+        text = self._text(name, default)
+        parts = text.split("/")
+        if not text or os.path.isabs(text) or len(parts) > 2 or any(part in ("", ".", "..") for part in parts):
+            raise InvalidValue(f"{self._variable(name)} must be a file name, or one in one directory, not {text!r}")
+        return text
+
+
+def _attribute(name: str) -> str:
+    return name.lower()
+
+
+class Target:
+    """A database, and why this one."""
+
+    def __init__(self, path: str, reason: str, *, must_exist: bool = False) -> None:
+        self.path = path
+        self.reason = reason
+        self.must_exist = must_exist
+
+
+def resolve(
+    directory: str | None = None,
+    file: str | None = None,
+    *,
+    settings: Settings | None = None,
+) -> Target:
+    """The database that these arguments, the project and the environment name."""
+    settings = settings or Settings()
+    start = os.path.abspath(directory or os.getcwd())
+    if file is not None:
+        return _named(file, directory, start)
+    if settings.project_scope:
+        return _project(start, settings)
+    _refuse_other_backends(settings.backend, "BRANT_BACKEND")
+    if directory is None and settings.default_db_location:
+        if os.path.isabs(settings.default_db_location):
+            path = os.path.join(settings.default_db_location, settings.default_db_name)
+            return Target(path, settings.sources["default_db_location"])
+        raise InvalidValue(f"DEFAULT_DB_LOCATION must be an absolute path, not {settings.default_db_location!r}")
+    return Target(os.path.join(start, settings.default_db_name), "-d" if directory else "the current directory")
+
+
+def _named(file: str, directory: str | None, start: str) -> Target:
+    if not os.path.isabs(file):
+        return Target(os.path.join(start, file), "-f")
+    if directory is not None and os.path.realpath(os.path.dirname(file)) != os.path.realpath(start):
+        raise InvalidValue(f"Inconsistent paths: the file {file} conflicts with directory {directory}")
+    return Target(file, "-f")
+
+
+def _project(start: str, settings: Settings) -> Target:
+    for folder in _upwards(start):
+        found = _project_file(folder, settings)
+        if found is not None:
+            return _from_project_file(found)
+    for folder in _upwards(start):
+        path = os.path.join(folder, settings.default_db_name)
+        if folder != os.path.dirname(folder) and os.path.isfile(path) and _is_brant_file(path):
+            return Target(path, f"the project's database, found upwards from {start}")
+    raise StorageError(
+        f"no {settings.default_db_name} and no {_PROJECT_FILES[0]} in {start} or above it; make one with 'brant init'"
+    )
+
+
+def _upwards(start: str) -> list[str]:
+    folders = [start]
+    while len(folders) < _MOST_LEVELS and os.path.dirname(folders[-1]) != folders[-1]:
+        folders.append(os.path.dirname(folders[-1]))
+    return folders
+
+
+def _project_file(folder: str, settings: Settings) -> str | None:
+    names = (settings.project_config_name,) if settings.project_config_name else _PROJECT_FILES
+    for name in names:
+        path = os.path.join(folder, settings.project_config_path, name)
+        if os.path.isfile(path):
+            return path
+    return None
+
+
+def _from_project_file(path: str) -> Target:
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InvalidValue(f"{path} can't be read: {error}") from error
+    if content.get("version", 1) != 1:
+        raise InvalidValue(f"{path}: version must be 1, not {content['version']!r}")
+    _refuse_other_backends(content.get("backend", "sqlite"), path)
+    target = content.get("target")
+    if not isinstance(target, str) or not target:
+        raise InvalidValue(f"{path}: target must be the path of the database, not {target!r}")
+    return Target(os.path.normpath(os.path.join(os.path.dirname(path), target)), path, must_exist=True)
+
+
+def _refuse_other_backends(backend: object, where: str) -> None:
+    if backend != "sqlite":
+        raise InvalidValue(f"{where}: the backend {backend!r} is not supported; use 'sqlite'")
+
+
+def _is_brant_file(path: str) -> bool:
+    # Asked through SQLite: a descriptor of our own, once closed, would drop the locks of other connections to the file.
+    import sqlite3
+    from urllib.parse import quote
+
+    try:
+        connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)
+        try:
+            connection.execute("SELECT 1 FROM _honker_live LIMIT 1")
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return False
+    return True

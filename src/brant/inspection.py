@@ -1,0 +1,69 @@
+"""What queues tell about themselves: numbers, dead letters, errors. Imported when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from brant.job import message_payload
+from brant.storage.base import DeadRow
+
+
+@dataclass(frozen=True)
+class DeadJob:
+    """A dead letter: a job that will not run again unless it is requeued."""
+
+    id: int
+    queue: str
+    payload_text: str
+    priority: int
+    run_at: float
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    created_at: float
+    died_at: float
+
+    @classmethod
+    def of(cls, row: DeadRow) -> DeadJob:
+        return cls(*row)
+
+    @property
+    def payload(self) -> Any:
+        return message_payload(self.payload_text)
+
+
+@dataclass(frozen=True)
+class AttemptError:
+    """Why one attempt of a job failed."""
+
+    attempt: int
+    worker_id: str | None
+    error: str
+    failed_at: float
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """The numbers of one queue. `delayed` jobs are among the `pending` ones."""
+
+    queue: str
+    pending: int
+    delayed: int
+    processing: int
+    dead: int
+    oldest_age: float | None
+    next_run_at: float | None
+    paused: bool
+
+    @property
+    def claimed(self) -> int:
+        return self.processing
+
+    @property
+    def total(self) -> int:
+        return self.pending + self.processing
+
+    @property
+    def exists(self) -> bool:
+        return self.total > 0

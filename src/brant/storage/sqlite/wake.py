@@ -1,0 +1,336 @@
+"""How commits to an SQLite file are noticed, whoever makes them.
+
+`PRAGMA data_version` on a connection that never writes tells that another has committed, here or in another process;
+inotify on `-wal` tells when to ask, or else it is polled. The database, `-wal` and `-shm` are watched and stat()ed by
+path and never opened: closing a descriptor of one would drop the locks that SQLite holds on it in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced, StorageError
+from brant.storage.subscription import Subscribers, Subscription
+
+CHECK_S: Final = 0.5  # how often the file's identity is checked, and commits are found that no event told of
+FIRST_LOOK_S: Final = 0.000_05  # an event comes before its commit is visible: look again after this long,
+SETTLE_S: Final = 0.1  # then less and less often, until nothing has happened for this long
+CALM_ROUNDS: Final = 4  # with events in every round the pause doubles so often: a busy writer wants the GIL too
+BUSY_POLL_S: Final = 0.001
+IDLE_POLL_S: Final = 0.05
+BUSY_FOR_S: Final = 1.0  # how long a polled file counts as busy after a commit
+IN_MODIFY: Final = 0x2
+Connect = Callable[[], sqlite3.Connection]
+
+
+class FileWatch:
+    """Notices commits to one SQLite file and rings its subscribers.
+
+    `connect` gives a connection in autocommit mode for any thread. The owner keeps another open: else `-wal` may go.
+    """
+
+    def __init__(self, path: str, connect: Connect, mode: Literal["auto", "poll"] = "auto") -> None:
+        self.subscribers = Subscribers()
+        self.degraded: str | None = None  # why inotify is not in use, or the last error
+        self._path = Path(path).absolute()
+        self._wal = Path(f"{self._path.resolve()}-wal")
+        self._known: dict[Path, tuple[int, int]] = {}
+        self.check_file()
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._inherited: sqlite3.Connection | None = None  # by a fork, with whether nobody used it then
+        self._idle_at_fork = False
+        self._version: int | None = None  # None: unknown, so that whatever is read next counts as a commit
+        # Re-entrant: a garbage collection at any allocation may finalize the owner, which closes this.
+        self._lock = threading.RLock()
+        # What follows is the watcher's: the kernel's number, rounds in a row with events, and monotonic times.
+        self._wants_inotify = mode == "auto"
+        self._watch: int | None = None
+        self._burst = 0
+        self._active = self._next_look = self._next_check = 0.0
+        _files.add(self)
+
+    @property
+    def mode(self) -> Literal["inotify", "poll"]:
+        """How commits are noticed at present."""
+        return "poll" if self._watch is None else "inotify"
+
+    def subscribe(self) -> Subscription:
+        """A doorbell that rings for each commit from now on."""
+        with self._lock:
+            nobody_waits = not self.subscribers
+            subscription = self.subscribers.subscribe()
+            if nobody_waits:
+                self._version = self._read_version()
+        _Watcher.look_after(self)
+        return subscription
+
+    def committed(self) -> None:
+        """Ring for a commit that this process has just made, unless the watcher was faster."""
+        self.look()
+
+    def look(self) -> bool:
+        """Ring if anybody has committed since the last look; tells whether it rang."""
+        with self._lock:
+            if not self.subscribers:
+                return False
+            try:
+                version = self._read_version()
+            except (sqlite3.Error, BrantError, OSError) as error:
+                self._disconnect()  # the next look connects anew, and rings: nobody knows what was missed
+                self._warn(f"the connection failed: {error}")
+                return False
+            # None is no answer: as long as the old version is kept, a later look still finds the commit.
+            if version is None or version == self._version:
+                return False
+            self._version = version
+            self.subscribers.ring_all()
+            return True
+
+    def check_file(self) -> None:
+        """Raise DatabaseReplaced unless the database and its `-wal` are the files that were there before."""
+        self._require_same(self._path)
+        self._require_same(self._wal)
+
+    def close(self, error: BaseException) -> None:
+        """Fail every waiter with `error` and stop watching."""
+        with self._lock:
+            self.subscribers.fail_all(error)
+            self._disconnect()
+        _Watcher.forget(self)
+
+    def give_up(self, error: Exception) -> None:
+        """Close after an error in the watcher: nobody must wait for nothing."""
+        self._warn(repr(error))
+        expected = isinstance(error, DatabaseReplaced)
+        self.close(error if expected else StorageError(f"the watcher of {self._path} failed: {error!r}"))
+
+    def disown(self) -> None:
+        """Let go of what belongs to the parent process, in a forked child."""
+        is_idle = self._lock.acquire(blocking=False)
+        self._lock = threading.RLock()  # the parent's watcher may have held it at the fork
+        if self._connection is not None:
+            import ctypes
+
+            self._idle_at_fork = is_idle
+            # One reference too many: closing it, even while the interpreter shuts down, could hang or unlock the file.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+            self._inherited, self._connection = self._connection, None
+        self.subscribers.fail_all(DatabaseClosed(f"{self._path} was opened in another process; open it anew"))
+
+    def let_go(self) -> bool:
+        """Close the connection that came with a fork; False if the parent's watcher was at work on it."""
+        if self._inherited is None:
+            return True
+        if self._idle_at_fork:
+            self._inherited.close()
+            self._inherited = None
+        return self._idle_at_fork
+
+    def _require_same(self, path: Path) -> None:
+        try:
+            status = path.stat()
+            same = self._known.setdefault(path, found := (status.st_dev, status.st_ino)) == found
+        except (FileNotFoundError, NotADirectoryError):
+            same = path is self._wal and path not in self._known
+        if not same:
+            raise DatabaseReplaced(f"watcher: {path} was replaced or deleted under the open Database; open it anew")
+
+    def _read_version(self) -> int | None:
+        """The data_version, or None while the database is busy. Connects if there is no connection."""
+        if self._connection is None:
+            self._require_same(self._path)
+            self._connection, self._version = self._connect(), None
+            self._connection.execute("PRAGMA busy_timeout = 0")  # never wait with the lock held
+        try:
+            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                return None
+            raise
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _warn(self, problem: str) -> None:
+        import logging  # slow to import, and hardly ever needed
+
+        if problem != self.degraded:
+            self.degraded = problem
+            logging.getLogger("brant.watcher").warning("watching %s: %s", self._path, problem)
+
+
+class _Inotify:
+    """The few calls that are needed. A watch is set on a path and opens no descriptor on the file."""
+
+    def __init__(self) -> None:
+        import ctypes
+        import select
+
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._errno = ctypes.get_errno
+        self.fd = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._events = select.poll()
+        self._events.register(self.fd, select.POLLIN)
+
+    def watch(self, path: Path) -> int:
+        return self._checked(self._libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY))
+
+    def unwatch(self, watch: int) -> None:
+        self._libc.inotify_rm_watch(self.fd, watch)
+
+    def interrupt(self, path: Path) -> None:
+        """End a wait() in another thread: the kernel confirms the end of any watch with an event."""
+        self.unwatch(self._libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY))
+
+    def wait(self, seconds: float) -> set[int]:
+        """The watches whose files were written to, once there are any or the time is over."""
+        events = os.read(self.fd, 1 << 16) if self._events.poll(seconds * 1000) else b""
+        # An event is four integers, the watch first; a name would follow in those of a directory only.
+        return set(memoryview(events).cast("i")[::4])
+
+    def _checked(self, result: int) -> int:
+        if result < 0:
+            raise OSError(self._errno(), os.strerror(self._errno()))
+        return result
+
+
+class _Watcher:
+    """The one thread of this process that looks at every subscribed file. It ends when none is left."""
+
+    lock: ClassVar = threading.RLock()
+    current: ClassVar[_Watcher | None] = None
+
+    def __init__(self) -> None:
+        self._files: set[FileWatch] = set()
+        self._inotify: _Inotify | None = None
+        threading.Thread(target=self._run, name="brant-watcher", daemon=True).start()
+
+    @classmethod
+    def look_after(cls, file: FileWatch) -> None:
+        with cls.lock:
+            watcher = cls.current = cls.current or cls()
+            if file not in watcher._files:
+                watcher._files.add(file)
+                watcher._arm(file)
+                file._active = file._next_look = file._next_check = time.monotonic()
+                if watcher._inotify:
+                    watcher._inotify.interrupt(file._path)
+
+    @classmethod
+    def forget(cls, file: FileWatch) -> None:
+        with cls.lock:
+            watch, file._watch = file._watch, None
+            if watcher := cls.current:
+                watcher._files.discard(file)
+                # Two FileWatches of one file share the kernel's watch.
+                if watcher._inotify and watch and all(other._watch != watch for other in watcher._files):
+                    watcher._inotify.unwatch(watch)
+
+    @classmethod
+    def start_anew_in_child(cls) -> None:
+        """A forked child has none of its parent's threads, and must not touch its parent's connections."""
+        cls.lock = threading.RLock()
+        if cls.current and cls.current._inotify:
+            os.close(cls.current._inotify.fd)
+        cls.current = None
+        for file in list(_files):
+            file.disown()
+
+    def _arm(self, file: FileWatch) -> None:
+        """Have the kernel tell of writes to `-wal`. Repeated at each check, since `-wal` may have come later."""
+        if file._wants_inotify:
+            try:
+                self._inotify = self._inotify or _Inotify()
+                watch, problem = self._inotify.watch(file._wal), None
+            except Exception as error:  # whatever it is, polling is left
+                watch, problem = None, f"no inotify on {file._wal}: {error}"
+            if watch is None or watch != file._watch:
+                file._watch, file.degraded = watch, problem
+
+    def _run(self) -> None:
+        while True:
+            with _Watcher.lock:
+                files = tuple(self._files)
+                if not files:
+                    _Watcher.current = None
+                    break
+            try:
+                written = self._wait(min(file._next_look for file in files) - time.monotonic())
+                for file in files:
+                    self._serve(file, time.monotonic(), file._watch in written)
+            except Exception as error:
+                for file in files:
+                    file.give_up(error)
+        if self._inotify:
+            os.close(self._inotify.fd)
+
+    def _wait(self, seconds: float) -> set[int]:
+        if self._inotify and not 0 < seconds < 0.001:  # poll() counts whole milliseconds
+            return self._inotify.wait(max(seconds, 0))
+        time.sleep(max(seconds, 0))
+        return self._inotify.wait(0) if self._inotify else set()
+
+    def _serve(self, file: FileWatch, now: float, written: bool) -> None:
+        if now < file._next_look and not written:
+            return
+        try:
+            if file._next_check <= now:
+                file._next_check = now + CHECK_S
+                with _Watcher.lock:
+                    # Under the lock that subscribe() takes once it has subscribed: none can slip in between.
+                    if not file.subscribers:
+                        _Watcher.forget(file)
+                        return
+                    self._arm(file)
+                file.check_file()
+            if file.look() or written:
+                file._active = now
+            # A ring is no reason to stop: the events of the next commit may have come with those of this one.
+            file._burst = min(file._burst + 1, CALM_ROUNDS) if written else 0
+            quiet = now - file._active
+            if file.mode == "poll":
+                pause = min(max(BUSY_POLL_S, (quiet - BUSY_FOR_S) / 10), IDLE_POLL_S)
+            else:
+                pause = max(FIRST_LOOK_S * 2**file._burst, quiet) if quiet < SETTLE_S else CHECK_S
+            file._next_look = min(file._next_check, now + pause)
+        except Exception as error:
+            file.give_up(error)
+
+
+_files: weakref.WeakSet[FileWatch] = weakref.WeakSet()
+_forking = threading.Lock()
+_held: list[threading.RLock] = []  # type: ignore[valid-type]
+
+
+def _hold_still() -> None:
+    """Have no look under way at a fork, so that a child can let go of the connections."""
+    _forking.acquire()
+    _held.extend(file._lock for file in list(_files))
+    for lock in _held:
+        lock.acquire()
+
+
+def _move_on() -> None:
+    while _held:
+        _held.pop().release()
+    _forking.release()
+
+
+def _start_anew() -> None:
+    _move_on()
+    _Watcher.start_anew_in_child()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(before=_hold_still, after_in_parent=_move_on, after_in_child=_start_anew)

@@ -1,0 +1,179 @@
+"""Two clients of one file and a plain connection, each step compared with the model; what is tried is in test_model.py.
+
+While a transaction is open, `model` is what it sees and `committed` what everybody else sees; otherwise they are one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import asdict
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import brant
+from brant.errors import DatabaseBusy
+from brant.testing import FakeClock
+from tests.model import Model
+
+LEASES = {"a": 10.0, "b": 2.5}
+ATTEMPTS = {"a": 2, "b": 3}
+STREAMS = ("s", "t")
+
+clients = st.sampled_from([0, 1])
+queues = st.sampled_from(list(LEASES))
+# Quarters, which are exact in binary: the model needs no tolerance.
+spans = st.sampled_from([0, 0.25, 0.5, 1, 2.5, 5, 10])
+
+
+def no_transaction(machine: TwoClients) -> bool:
+    return machine.tx is None
+
+
+def in_transaction(machine: TwoClients) -> bool:
+    return machine.tx is not None
+
+
+class TwoClients(RuleBasedStateMachine):
+    @initialize()
+    def open(self) -> None:
+        self.folder = TemporaryDirectory()
+        self.clock = FakeClock()
+        path = f"{self.folder.name}/app.db"
+        # Without patience, so that a client that finds the other one writing is told at once.
+        self.clients = [brant.open(path, clock=self.clock, busy_timeout_ms=0, synchronous="OFF") for _ in range(2)]
+        for client in self.clients:
+            for name, lease in LEASES.items():
+                client.queue(name, visibility_timeout_s=lease, max_attempts=ATTEMPTS[name])
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.model = Model(self.clock.now())
+        self.committed = self.model
+        self.block: brant.Transaction | None = None
+        self.tx: Any = None
+        self.writer = 0
+        self.handles: list[brant.Job] = []
+        self.ids: list[int] = [1]
+
+    def teardown(self) -> None:
+        if self.tx is not None:
+            self.roll_back()
+        self.connection.close()
+        for client in self.clients:
+            client.close()
+        self.folder.cleanup()
+
+    def queue(self, client: int, name: str) -> brant.Queue:
+        """While a transaction is open, only its owner may write."""
+        return self.clients[client if self.tx is None else self.writer].queue(name)
+
+    def stream(self, client: int, name: str) -> brant.Stream:
+        return self.clients[client if self.tx is None else self.writer].stream(name)
+
+    def picked(self, pick: int) -> int:
+        return self.ids[-1 - pick % len(self.ids)]
+
+    def handle(self, pick: int) -> brant.Job:
+        job = self.handles[-1 - pick % len(self.handles)]
+        # A job is settled in a transaction of its own Database, or on a connection of the application.
+        if self.block is not None:
+            job.queue = self.queue(self.writer, job.queue.name)
+        return job
+
+    # Time
+
+    @rule(span=spans)
+    def let_time_pass(self, span: float) -> None:
+        self.clock.advance(span)
+        self.tell_the_time()
+
+    @rule(span=st.sampled_from([-3600, -10, -0.75, 0.25, 60]))
+    def set_the_clock(self, span: float) -> None:
+        self.clock.step_wall(span)
+        self.tell_the_time()
+
+    def tell_the_time(self) -> None:
+        self.model.now = self.committed.now = self.clock.now()
+
+    # Transactions
+
+    @precondition(no_transaction)
+    @rule(client=clients)
+    def begin(self, client: int) -> None:
+        self.writer = client
+        self.tx = self.block = self.clients[client].transaction()
+        self.block.__enter__()
+        self.model = self.committed.copy()
+
+    @precondition(no_transaction)
+    @rule(client=clients)
+    def begin_on_a_connection_of_the_application(self, client: int) -> None:
+        self.writer = client
+        self.tx = self.connection
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.model = self.committed.copy()
+
+    @precondition(in_transaction)
+    @rule()
+    def commit(self) -> None:
+        if self.block is not None:
+            self.block.__exit__(None, None, None)
+        else:
+            self.connection.commit()
+        self.committed = self.model
+        self.tx = self.block = None
+
+    @precondition(in_transaction)
+    @rule()
+    def roll_back(self) -> None:
+        if self.block is not None:
+            self.block.__exit__(ValueError, ValueError(), None)
+        else:
+            self.connection.rollback()
+        self.model = self.committed
+        self.tx = self.block = None
+
+    @precondition(in_transaction)
+    @rule(name=queues)
+    def write_while_another_writes(self, name: str) -> None:
+        with pytest.raises(DatabaseBusy):
+            self.clients[1 - self.writer].queue(name).write("refused")
+
+    # What can be seen
+
+    @invariant()
+    def every_client_sees_what_was_committed(self) -> None:
+        for client in self.clients:
+            compare_tables(client.query, self.committed)
+            assert [asdict(stats) for stats in client.list_queues()] == [
+                self.committed.stats(name) for name in self.committed.queue_names()
+            ]
+            for name in STREAMS:
+                stream = client.stream(name)
+                seen = [(consumer.name, consumer.offset, consumer.lag) for consumer in stream.consumers()]
+                assert seen == self.committed.consumers(name)
+
+    @invariant()
+    def the_transaction_sees_what_it_wrote(self) -> None:
+        if self.block is not None:
+            compare_tables(self.block.query, self.model)
+        elif self.tx is not None:
+            compare_tables(self.query_the_connection, self.model)
+
+    def query_the_connection(self, sql: str) -> list[dict[str, Any]]:
+        cursor = self.connection.execute(sql)
+        return [dict(zip([column[0] for column in cursor.description], row, strict=True)) for row in cursor]
+
+
+def compare_tables(query: Callable[[str], list[dict[str, Any]]], model: Model) -> None:
+    assert query("SELECT * FROM _honker_live ORDER BY id") == [job.live_row() for _, job in sorted(model.live.items())]
+    assert query("SELECT * FROM _honker_dead ORDER BY id") == [letter.row() for _, letter in sorted(model.dead.items())]
+    assert query("SELECT * FROM _honker_stream ORDER BY offset") == [asdict(event) for event in model.events]
+    failures: dict[int, list[tuple[Any, ...]]] = {}
+    for row in query("SELECT job_id, attempt, worker_id, error, failed_at FROM _brant_attempts ORDER BY rowid"):
+        job_id, *failure = row.values()
+        failures.setdefault(job_id, []).append(tuple(failure))
+    assert failures == model.failures()

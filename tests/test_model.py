@@ -1,0 +1,342 @@
+"""Random programs on one file, every verb of queues and streams, step by step against the model in model.py.
+
+Each step compares what the verb answered, and then all that can be seen in the database: see model_clients.py.
+BRANT_MODEL_EXAMPLES says how many programs are tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import astuple
+from itertools import islice
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import precondition, rule
+
+import brant
+from brant.errors import ClaimLost
+from brant.testing import FakeClock
+from tests.model import Job
+from tests.model_clients import ATTEMPTS, LEASES, STREAMS, TwoClients, clients, no_transaction, queues, spans
+
+streams = st.sampled_from(STREAMS)
+workers = st.sampled_from(["w1", "w2"])
+consumers = st.sampled_from(["c1", "c2"])
+picks = st.integers(0, 15)
+maybe_picks = st.none() | picks
+maybe_spans = st.none() | spans
+limits = st.integers(1, 3)
+errors = st.sampled_from(["", "boom", "é"])
+values = st.integers(0, 9) | st.sampled_from(["text", 'é "quoted"', None, {"n": [1, True]}])
+job_options = st.fixed_dictionaries(
+    {},
+    optional={
+        "delay": spans,
+        "run_at": st.sampled_from([FakeClock().now() + offset for offset in (-10, 0, 0.5, 10)]),
+        "priority": st.integers(-1, 1),
+        "expires": spans,
+        "max_attempts": st.integers(0, 2),
+    },
+)
+
+
+def a_job_was_claimed(machine: Programs) -> bool:
+    return bool(machine.handles)
+
+
+class Programs(TwoClients):
+    # Adding
+
+    @rule(client=clients, name=queues, value=values, options=job_options)
+    def enqueue(self, client: int, name: str, value: object, options: dict[str, Any]) -> None:
+        added = self.queue(client, name).enqueue(value, tx=self.tx, **options)
+        assert added == self.model.enqueue(name, json.dumps(value), **({"max_attempts": ATTEMPTS[name]} | options))
+        self.ids.append(added)
+
+    @rule(client=clients, name=queues, key=st.sampled_from("kl"), unique_for=st.sampled_from([None, 0.5, 5, 60]))
+    def enqueue_under_a_key(self, client: int, name: str, key: str, unique_for: float | None) -> None:
+        added = self.queue(client, name).enqueue(0, tx=self.tx, unique_key=key, unique_for=unique_for)
+        assert added == self.model.enqueue(
+            name, "0", max_attempts=ATTEMPTS[name], unique_key=key, unique_for=unique_for
+        )
+        self.ids.append(added)
+
+    @rule(client=clients, name=queues, batch=st.lists(values, max_size=3), options=job_options)
+    def enqueue_many(self, client: int, name: str, batch: list[object], options: dict[str, Any]) -> None:
+        added = self.queue(client, name).enqueue_many(batch, tx=self.tx, **options)
+        given = {"max_attempts": ATTEMPTS[name]} | options
+        assert added == [self.model.enqueue(name, json.dumps(value), **given) for value in batch]
+        self.ids += added
+
+    @rule(client=clients, name=queues, text=st.sampled_from(["", "text", '{"json": 1}']))
+    def write(self, client: int, name: str, text: str) -> None:
+        written = self.queue(client, name).write(text, tx=self.tx)
+        assert written == self.model.enqueue(name, json.dumps(text), max_attempts=ATTEMPTS[name])
+        self.ids.append(written)
+
+    @rule(client=clients, name=queues)
+    def enqueue_what_is_not_json(self, client: int, name: str) -> None:
+        with pytest.raises(TypeError):
+            self.queue(client, name).enqueue_many([1, object()], tx=self.tx)
+
+    # Claiming
+
+    @precondition(no_transaction)
+    @rule(client=clients, name=queues, worker=workers, limit=st.integers(-1, 3), lease=maybe_spans)
+    def claim_batch(self, client: int, name: str, worker: str, limit: int, lease: float | None) -> None:
+        jobs = self.queue(client, name).claim_batch(worker, limit, lease)
+        self.claimed(jobs, self.model.claim(name, worker, limit, LEASES[name] if lease is None else lease))
+
+    @precondition(no_transaction)
+    @rule(client=clients, name=queues, worker=workers)
+    def claim_one(self, client: int, name: str, worker: str) -> None:
+        job = self.queue(client, name).claim_one(worker)
+        self.claimed([] if job is None else [job], self.model.claim(name, worker, 1, LEASES[name]))
+
+    def claimed(self, jobs: list[brant.Job], expected: list[tuple[Job, str | None]]) -> None:
+        assert [row_of(job) for job in jobs] == [job.live_row() | {"last_error": error} for job, error in expected]
+        self.handles += jobs
+
+    # Settling by the job that the worker was given
+
+    @precondition(a_job_was_claimed)
+    @rule(pick=picks, verb=st.sampled_from(["ack", "retry", "fail"]), delay=spans, error=errors)
+    def settle_a_claimed_job(self, pick: int, verb: str, delay: float, error: str) -> None:
+        job = self.handle(pick)
+        claim = (job.id, job.worker_id)
+        if verb == "ack":
+            assert job.ack(tx=self.tx) == self.model.ack(*claim, job.attempts)
+        elif verb == "retry":
+            assert job.retry(delay, error, tx=self.tx) == self.model.retry(*claim, delay, error, job.attempts)
+        else:
+            assert job.fail(error, tx=self.tx) == self.model.fail(*claim, error, job.attempts)
+
+    @precondition(a_job_was_claimed)
+    @precondition(no_transaction)
+    @rule(pick=picks, extend=maybe_spans)
+    def renew_a_claimed_job(self, pick: int, extend: float | None) -> None:
+        job = self.handle(pick)
+        lease = LEASES[job.queue.name] if extend is None else extend
+        assert job.heartbeat(extend) == self.model.heartbeat(job.id, job.worker_id, lease, job.attempts)
+
+    @precondition(a_job_was_claimed)
+    @precondition(no_transaction)
+    @rule(pick=picks)
+    def finish_a_claimed_job_with_its_effect(self, pick: int) -> None:
+        job = self.handle(pick)
+        stream = job.queue.db.stream("s")
+        try:
+            with job.transaction() as tx:
+                stream.publish("effect", tx=tx)
+            done = True
+        except ClaimLost:
+            done = False
+        assert done == self.model.ack(job.id, job.worker_id, job.attempts)
+        if done:
+            self.model.publish("s", None, '"effect"')
+
+    # Settling by id
+
+    @rule(client=clients, name=queues, pick=picks, worker=workers)
+    def ack(self, client: int, name: str, pick: int, worker: str) -> None:
+        job_id = self.picked(pick)
+        assert self.queue(client, name).ack(job_id, worker, tx=self.tx) == self.model.ack(job_id, worker)
+
+    @rule(client=clients, name=queues, chosen=st.lists(picks, max_size=3), worker=workers)
+    def ack_batch(self, client: int, name: str, chosen: list[int], worker: str) -> None:
+        ids = [self.picked(pick) for pick in chosen]
+        done = self.queue(client, name).ack_batch(ids, worker, tx=self.tx)
+        assert done == sum(self.model.ack(job_id, worker) for job_id in ids)
+
+    @rule(client=clients, name=queues, pick=picks, worker=workers, delay=spans, error=errors)
+    def retry(self, client: int, name: str, pick: int, worker: str, delay: float, error: str) -> None:
+        claim = (self.picked(pick), worker, delay, error)
+        assert self.queue(client, name).retry(*claim, tx=self.tx) == self.model.retry(*claim)
+
+    @rule(client=clients, name=queues, pick=picks, worker=workers, error=errors)
+    def fail(self, client: int, name: str, pick: int, worker: str, error: str) -> None:
+        claim = (self.picked(pick), worker, error)
+        assert self.queue(client, name).fail(*claim, tx=self.tx) == self.model.fail(*claim)
+
+    @precondition(no_transaction)
+    @rule(client=clients, name=queues, pick=picks, worker=workers, extend=spans)
+    def heartbeat(self, client: int, name: str, pick: int, worker: str, extend: float) -> None:
+        claim = (self.picked(pick), worker, extend)
+        assert self.queue(client, name).heartbeat(*claim) == self.model.heartbeat(*claim)
+
+    @rule(client=clients, name=queues, pick=picks)
+    def cancel(self, client: int, name: str, pick: int) -> None:
+        job_id = self.picked(pick)
+        assert self.queue(client, name).cancel(job_id, tx=self.tx) == self.model.cancel(job_id)
+
+    @rule(client=clients, name=queues)
+    def sweep_expired(self, client: int, name: str) -> None:
+        assert self.queue(client, name).sweep_expired(tx=self.tx) == self.model.sweep_expired(name)
+
+    # The shell
+
+    @rule(client=clients, name=queues, after=maybe_picks, before=maybe_picks)
+    def read(self, client: int, name: str, after: int | None, before: int | None) -> None:
+        chosen = self.range_of_ids(after, before)
+        message = self.queue(client, name).read(tx=self.tx, **chosen)
+        assert shown(message) == meant(self.model.read(name, 1, **chosen))
+
+    @rule(client=clients, name=queues, limit=limits, after=maybe_picks, before=maybe_picks)
+    def read_many(self, client: int, name: str, limit: int, after: int | None, before: int | None) -> None:
+        chosen = self.range_of_ids(after, before)
+        messages = self.queue(client, name).read_many(limit, tx=self.tx, **chosen)
+        assert shown(*messages) == meant(self.model.read(name, limit, **chosen))
+
+    @rule(client=clients, name=queues, pick=picks)
+    def read_by_id(self, client: int, name: str, pick: int) -> None:
+        chosen = {"message_id": self.picked(pick)}
+        message = self.queue(client, name).read(tx=self.tx, **chosen)
+        assert shown(message) == meant(self.model.read(name, 1, **chosen))
+
+    @precondition(no_transaction)
+    @rule(client=clients, name=queues, batch_size=limits, wanted=limits)
+    def stop_reading_under_a_lease(self, client: int, name: str, batch_size: int, wanted: int) -> None:
+        wanted = min(wanted, batch_size)
+        reading = self.queue(client, name).read_generator(at_least_once=True, batch_size=batch_size)
+        messages = list(islice(reading, wanted))
+        reading.close()  # type: ignore[attr-defined]
+        # Asking for the next message is what tells that one was consumed.
+        consumed = wanted - 1 if len(messages) == wanted else len(messages)
+        assert shown(*messages) == meant(self.model.read_under_lease(name, batch_size, consumed)[:wanted])
+
+    @rule(client=clients, name=queues, limit=limits, after=maybe_picks, before=maybe_picks)
+    def peek(self, client: int, name: str, limit: int, after: int | None, before: int | None) -> None:
+        chosen = self.range_of_ids(after, before)
+        queue = self.queue(client, name)
+        assert shown(*queue.peek_many(limit, **chosen)) == meant(self.committed.peek(name, limit, **chosen))
+        assert shown(queue.peek(**chosen)) == meant(self.committed.peek(name, 1, **chosen))
+
+    @rule(client=clients, name=queues, pick=picks)
+    def peek_by_id(self, client: int, name: str, pick: int) -> None:
+        chosen = {"message_id": self.picked(pick)}
+        assert shown(self.queue(client, name).peek(**chosen)) == meant(self.committed.peek(name, 1, **chosen))
+
+    @rule(client=clients, name=queues, after=maybe_picks, before=maybe_picks)
+    def move(self, client: int, name: str, after: int | None, before: int | None) -> None:
+        target, chosen = "b" if name == "a" else "a", self.range_of_ids(after, before)
+        message = self.queue(client, name).move(target, tx=self.tx, **chosen)
+        assert shown(message) == meant(self.model.move(name, target, 1, **chosen))
+
+    @rule(client=clients, name=queues, limit=st.none() | limits)
+    def move_many(self, client: int, name: str, limit: int | None) -> None:
+        messages = self.queue(client, name).move_many("elsewhere", limit, tx=self.tx)
+        assert shown(*messages) == meant(self.model.move(name, "elsewhere", 999 if limit is None else limit))
+
+    @rule(client=clients, name=queues, pick=picks)
+    def move_by_id(self, client: int, name: str, pick: int) -> None:
+        chosen = {"message_id": self.picked(pick)}
+        message = self.queue(client, name).move("elsewhere", tx=self.tx, **chosen)
+        assert shown(message) == meant(self.model.move(name, "elsewhere", 1, **chosen))
+
+    @rule(client=clients, name=queues, pick=picks)
+    def delete_by_id(self, client: int, name: str, pick: int) -> None:
+        message_id = self.picked(pick)
+        done = self.queue(client, name).delete(message_id=message_id, tx=self.tx)
+        assert done == self.model.delete_message(name, message_id)
+
+    @rule(client=clients, name=queues)
+    def delete(self, client: int, name: str) -> None:
+        assert self.queue(client, name).delete(tx=self.tx) == self.model.delete_queue(name)
+
+    def range_of_ids(self, after: int | None, before: int | None) -> dict[str, Any]:
+        bounds = {"after": after, "before": before}
+        return {bound: None if pick is None else self.picked(pick) for bound, pick in bounds.items()}
+
+    # Dead letters and control
+
+    @rule(client=clients, name=queues, pick=maybe_picks)
+    def requeue_dead(self, client: int, name: str, pick: int | None) -> None:
+        job_id = None if pick is None else self.picked(pick)
+        assert self.queue(client, name).requeue_dead(job_id, tx=self.tx) == self.model.requeue(name, job_id)
+
+    @rule(client=clients, name=queues, older_than=maybe_spans)
+    def purge_dead(self, client: int, name: str, older_than: float | None) -> None:
+        assert self.queue(client, name).purge_dead(older_than, tx=self.tx) == self.model.purge(name, older_than)
+
+    @rule(client=clients, name=queues)
+    def pause(self, client: int, name: str) -> None:
+        assert self.queue(client, name).pause(tx=self.tx) == self.model.pause(name)
+
+    @rule(client=clients, name=queues)
+    def resume(self, client: int, name: str) -> None:
+        assert self.queue(client, name).resume(tx=self.tx) == self.model.resume(name)
+
+    # Streams
+
+    @rule(client=clients, topic=streams, value=values, key=st.sampled_from([None, "", "é"]))
+    def publish(self, client: int, topic: str, value: object, key: str | None) -> None:
+        offset = self.stream(client, topic).publish(value, key, tx=self.tx)
+        assert offset == self.model.publish(topic, key, json.dumps(value))
+
+    @rule(client=clients, topic=streams, events=st.lists(st.tuples(values, st.sampled_from([None, "é"])), max_size=3))
+    def publish_many(self, client: int, topic: str, events: list[tuple[object, str | None]]) -> None:
+        payloads, keys = [value for value, _ in events], [key for _, key in events]
+        offsets = self.stream(client, topic).publish_many(payloads, keys, tx=self.tx)
+        assert offsets == [self.model.publish(topic, key, json.dumps(value)) for value, key in events]
+
+    @rule(client=clients, topic=streams, after=st.integers(0, 9), limit=st.integers(-1, 3))
+    def read_events(self, client: int, topic: str, after: int, limit: int) -> None:
+        events = self.stream(client, topic).read(after, limit)
+        following = self.committed.topic(topic, after)
+        expected = following if limit < 0 else following[:limit]
+        assert [tuple(event) for event in events] == [astuple(event) for event in expected]
+
+    @rule(client=clients, topic=streams, consumer=consumers, offset=st.integers(0, 12))
+    def save_offset(self, client: int, topic: str, consumer: str, offset: int) -> None:
+        saved = self.stream(client, topic).save_offset(consumer, offset, tx=self.tx)
+        assert saved == self.model.save_offset(consumer, topic, offset)
+
+    @rule(client=clients, topic=streams, consumer=consumers)
+    def forget_consumer(self, client: int, topic: str, consumer: str) -> None:
+        gone = self.stream(client, topic).forget_consumer(consumer, tx=self.tx)
+        assert gone == self.model.forget_consumer(consumer, topic)
+
+    @rule(
+        client=clients,
+        topic=streams,
+        up_to=st.none() | st.integers(0, 9),
+        older_than=maybe_spans,
+        keep=st.none() | st.integers(0, 3),
+        past=st.booleans(),
+    )
+    def prune(
+        self, client: int, topic: str, up_to: int | None, older_than: float | None, keep: int | None, past: bool
+    ) -> None:
+        if up_to is None and older_than is None and keep is None:
+            keep = 1
+        pruned = self.stream(client, topic).prune(
+            up_to=up_to, older_than_s=older_than, keep=keep, past_consumers=past, tx=self.tx
+        )
+        assert pruned == self.model.prune(topic, up_to, older_than, keep, past)
+
+
+def row_of(job: brant.Job) -> dict[str, Any]:
+    same = ("id", "state", "priority", "run_at", "worker_id", "claim_expires_at", "attempts", "max_attempts")
+    row = {name: getattr(job, name) for name in (*same, "created_at", "expires_at", "last_error")}
+    return row | {"queue": job.queue_name, "payload": json.dumps(job.payload)}
+
+
+def shown(*messages: brant.Message | None) -> list[tuple[int, str, object]]:
+    return [(message.id, message.queue, message.payload) for message in messages if message is not None]
+
+
+def meant(jobs: list[Job]) -> list[tuple[int, str, object]]:
+    return [(job.id, job.queue, json.loads(job.payload)) for job in jobs]
+
+
+TestPrograms = Programs.TestCase
+TestPrograms.settings = settings(
+    max_examples=int(os.environ.get("BRANT_MODEL_EXAMPLES", "60")),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
