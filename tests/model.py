@@ -166,7 +166,7 @@ class Model:
         return self.last_id
 
     def let_keys_go(self) -> None:
-        """A key is held while its job is live and until its time is over; then it is free, even if the clock goes back."""
+        """A key is held while its job is live, and until its time is over; then for good, should the clock go back."""
         for name, key in list(self.keys.items()):
             if key.until is not None and key.until <= self.now:
                 key.until = None

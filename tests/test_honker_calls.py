@@ -41,16 +41,13 @@ CALLS: list[tuple[Callable[..., object], str]] = [
 ]
 
 
-def shown(parameter: inspect.Parameter) -> str:
-    default = "" if parameter.default is inspect.Parameter.empty else f"={parameter.default!r}"
-    return parameter.name + default
-
-
 @pytest.mark.parametrize(("function", "parameters"), CALLS, ids=lambda value: getattr(value, "__qualname__", ""))
 def test_a_call_of_honkers_means_the_same_here(function: Callable[..., object], parameters: str) -> None:
-    wanted = parameters.split(", ")
+    wanted = [text.partition("=") for text in parameters.split(", ")]
     found = list(inspect.signature(function).parameters.values())
-    assert [shown(parameter) for parameter in found[: len(wanted)]] == wanted
+    assert [parameter.name for parameter in found[: len(wanted)]] == [name for name, _, _ in wanted]
+    for parameter, (_, _, default) in zip(found, wanted, strict=False):
+        assert not default or repr(parameter.default) == default
     assert all(parameter.default is not inspect.Parameter.empty for parameter in found[len(wanted) :])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ import pytest
 import brant
 from brant.errors import TransactionError
 from brant.testing import FakeClock
+from tests.looping import Warnings
 from tests.waiting import PATIENCE_S, in_thread, line_of, python, write_lock_held
 
 HOLDS = """
@@ -39,18 +39,6 @@ for number in range(20):
         os.unlink(sys.argv[2])
 print("alone", flush=True)
 """
-
-
-class _Warnings(logging.Handler):
-    """Waits for what a logger says."""
-
-    def __init__(self, logger: str) -> None:
-        super().__init__()
-        self.heard = threading.Event()
-        logging.getLogger(logger).addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.heard.set()
 
 
 def _row(db: brant.Database, name: str = "job") -> dict[str, Any] | None:
@@ -215,7 +203,7 @@ def test_the_background_renewal_notices_a_loss(db: brant.Database, caplog: pytes
 
 
 def test_a_renewal_that_can_not_reach_the_database_is_tried_again(path: Path) -> None:
-    warnings = _Warnings("brant.lock")
+    warnings = Warnings("brant.lock")
     with brant.open(path, busy_timeout_ms=0) as db, db.lock("job", ttl=2.4) as lock:
         first = _row(db)
         assert first is not None

@@ -32,7 +32,12 @@ maybe_spans = st.none() | spans
 limits = st.integers(1, 3)
 errors = st.sampled_from(["", "boom", "é"])
 values = st.integers(0, 9) | st.sampled_from(["text", 'é "quoted"', None, {"n": [1, True]}])
-job_options = st.fixed_dictionaries(
+# Which rows a shell verb may take: one by its id, or those in an open range of ids, or all.
+ranges = st.fixed_dictionaries({}, optional={"after": picks, "before": picks})
+choices = ranges | st.fixed_dictionaries({"message_id": picks})
+Choice = dict[str, int]
+VERBS = ("ack", "retry", "fail")
+job_options: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
     {},
     optional={
         "delay": spans,
@@ -42,6 +47,25 @@ job_options = st.fixed_dictionaries(
         "max_attempts": st.integers(0, 2),
     },
 )
+
+
+# Most steps wait for something to work on: without it a program would be a list of vain attempts.
+
+
+def there_are_jobs(machine: Programs) -> bool:
+    return bool(machine.model.live)
+
+
+def there_are_leases(machine: Programs) -> bool:
+    return any(job.leased for job in machine.model.live.values())
+
+
+def there_are_dead_letters(machine: Programs) -> bool:
+    return bool(machine.model.dead)
+
+
+def there_are_events(machine: Programs) -> bool:
+    return bool(machine.model.events)
 
 
 def a_job_was_claimed(machine: Programs) -> bool:
@@ -86,12 +110,14 @@ class Programs(TwoClients):
     # Claiming
 
     @precondition(no_transaction)
+    @precondition(there_are_jobs)
     @rule(client=clients, name=queues, worker=workers, limit=st.integers(-1, 3), lease=maybe_spans)
     def claim_batch(self, client: int, name: str, worker: str, limit: int, lease: float | None) -> None:
         jobs = self.queue(client, name).claim_batch(worker, limit, lease)
         self.claimed(jobs, self.model.claim(name, worker, limit, LEASES[name] if lease is None else lease))
 
     @precondition(no_transaction)
+    @precondition(there_are_jobs)
     @rule(client=clients, name=queues, worker=workers)
     def claim_one(self, client: int, name: str, worker: str) -> None:
         job = self.queue(client, name).claim_one(worker)
@@ -104,7 +130,7 @@ class Programs(TwoClients):
     # Settling by the job that the worker was given
 
     @precondition(a_job_was_claimed)
-    @rule(pick=picks, verb=st.sampled_from(["ack", "retry", "fail"]), delay=spans, error=errors)
+    @rule(pick=picks, verb=st.sampled_from(VERBS), delay=spans, error=errors)
     def settle_a_claimed_job(self, pick: int, verb: str, delay: float, error: str) -> None:
         job = self.handle(pick)
         claim = (job.id, job.worker_id)
@@ -141,63 +167,52 @@ class Programs(TwoClients):
 
     # Settling by id
 
-    @rule(client=clients, name=queues, pick=picks, worker=workers)
-    def ack(self, client: int, name: str, pick: int, worker: str) -> None:
-        job_id = self.picked(pick)
-        assert self.queue(client, name).ack(job_id, worker, tx=self.tx) == self.model.ack(job_id, worker)
+    @precondition(there_are_leases)
+    @rule(
+        client=clients, name=queues, pick=picks, verb=st.sampled_from(VERBS), worker=workers, delay=spans, error=errors
+    )
+    def settle_by_id(self, client: int, name: str, pick: int, verb: str, worker: str, delay: float, error: str) -> None:
+        claim = (self.picked(pick), worker)
+        queue = self.queue(client, name)
+        if verb == "ack":
+            assert queue.ack(*claim, tx=self.tx) == self.model.ack(*claim)
+        elif verb == "retry":
+            assert queue.retry(*claim, delay, error, tx=self.tx) == self.model.retry(*claim, delay, error)
+        else:
+            assert queue.fail(*claim, error, tx=self.tx) == self.model.fail(*claim, error)
 
+    @precondition(no_transaction)
+    @precondition(there_are_leases)
+    @rule(client=clients, name=queues, pick=picks, worker=workers, extend=spans)
+    def heartbeat(self, client: int, name: str, pick: int, worker: str, extend: float) -> None:
+        claim = (self.picked(pick), worker, extend)
+        assert self.queue(client, name).heartbeat(*claim) == self.model.heartbeat(*claim)
+
+    @precondition(there_are_leases)
     @rule(client=clients, name=queues, chosen=st.lists(picks, max_size=3), worker=workers)
     def ack_batch(self, client: int, name: str, chosen: list[int], worker: str) -> None:
         ids = [self.picked(pick) for pick in chosen]
         done = self.queue(client, name).ack_batch(ids, worker, tx=self.tx)
         assert done == sum(self.model.ack(job_id, worker) for job_id in ids)
 
-    @rule(client=clients, name=queues, pick=picks, worker=workers, delay=spans, error=errors)
-    def retry(self, client: int, name: str, pick: int, worker: str, delay: float, error: str) -> None:
-        claim = (self.picked(pick), worker, delay, error)
-        assert self.queue(client, name).retry(*claim, tx=self.tx) == self.model.retry(*claim)
-
-    @rule(client=clients, name=queues, pick=picks, worker=workers, error=errors)
-    def fail(self, client: int, name: str, pick: int, worker: str, error: str) -> None:
-        claim = (self.picked(pick), worker, error)
-        assert self.queue(client, name).fail(*claim, tx=self.tx) == self.model.fail(*claim)
-
-    @precondition(no_transaction)
-    @rule(client=clients, name=queues, pick=picks, worker=workers, extend=spans)
-    def heartbeat(self, client: int, name: str, pick: int, worker: str, extend: float) -> None:
-        claim = (self.picked(pick), worker, extend)
-        assert self.queue(client, name).heartbeat(*claim) == self.model.heartbeat(*claim)
-
-    @rule(client=clients, name=queues, pick=picks)
-    def cancel(self, client: int, name: str, pick: int) -> None:
-        job_id = self.picked(pick)
-        assert self.queue(client, name).cancel(job_id, tx=self.tx) == self.model.cancel(job_id)
-
-    @rule(client=clients, name=queues)
-    def sweep_expired(self, client: int, name: str) -> None:
-        assert self.queue(client, name).sweep_expired(tx=self.tx) == self.model.sweep_expired(name)
-
     # The shell
 
-    @rule(client=clients, name=queues, after=maybe_picks, before=maybe_picks)
-    def read(self, client: int, name: str, after: int | None, before: int | None) -> None:
-        chosen = self.range_of_ids(after, before)
+    @precondition(there_are_jobs)
+    @rule(client=clients, name=queues, choice=choices)
+    def read(self, client: int, name: str, choice: Choice) -> None:
+        chosen = self.chosen(choice)
         message = self.queue(client, name).read(tx=self.tx, **chosen)
         assert shown(message) == meant(self.model.read(name, 1, **chosen))
 
-    @rule(client=clients, name=queues, limit=limits, after=maybe_picks, before=maybe_picks)
-    def read_many(self, client: int, name: str, limit: int, after: int | None, before: int | None) -> None:
-        chosen = self.range_of_ids(after, before)
+    @precondition(there_are_jobs)
+    @rule(client=clients, name=queues, limit=limits, choice=ranges)
+    def read_many(self, client: int, name: str, limit: int, choice: Choice) -> None:
+        chosen = self.chosen(choice)
         messages = self.queue(client, name).read_many(limit, tx=self.tx, **chosen)
         assert shown(*messages) == meant(self.model.read(name, limit, **chosen))
 
-    @rule(client=clients, name=queues, pick=picks)
-    def read_by_id(self, client: int, name: str, pick: int) -> None:
-        chosen = {"message_id": self.picked(pick)}
-        message = self.queue(client, name).read(tx=self.tx, **chosen)
-        assert shown(message) == meant(self.model.read(name, 1, **chosen))
-
     @precondition(no_transaction)
+    @precondition(there_are_jobs)
     @rule(client=clients, name=queues, batch_size=limits, wanted=limits)
     def stop_reading_under_a_lease(self, client: int, name: str, batch_size: int, wanted: int) -> None:
         wanted = min(wanted, batch_size)
@@ -208,67 +223,72 @@ class Programs(TwoClients):
         consumed = wanted - 1 if len(messages) == wanted else len(messages)
         assert shown(*messages) == meant(self.model.read_under_lease(name, batch_size, consumed)[:wanted])
 
-    @rule(client=clients, name=queues, limit=limits, after=maybe_picks, before=maybe_picks)
-    def peek(self, client: int, name: str, limit: int, after: int | None, before: int | None) -> None:
-        chosen = self.range_of_ids(after, before)
-        queue = self.queue(client, name)
-        assert shown(*queue.peek_many(limit, **chosen)) == meant(self.committed.peek(name, limit, **chosen))
-        assert shown(queue.peek(**chosen)) == meant(self.committed.peek(name, 1, **chosen))
-
-    @rule(client=clients, name=queues, pick=picks)
-    def peek_by_id(self, client: int, name: str, pick: int) -> None:
-        chosen = {"message_id": self.picked(pick)}
+    @precondition(there_are_jobs)
+    @rule(client=clients, name=queues, choice=choices)
+    def peek(self, client: int, name: str, choice: Choice) -> None:
+        chosen = self.chosen(choice)
         assert shown(self.queue(client, name).peek(**chosen)) == meant(self.committed.peek(name, 1, **chosen))
 
-    @rule(client=clients, name=queues, after=maybe_picks, before=maybe_picks)
-    def move(self, client: int, name: str, after: int | None, before: int | None) -> None:
-        target, chosen = "b" if name == "a" else "a", self.range_of_ids(after, before)
+    @precondition(there_are_jobs)
+    @rule(client=clients, name=queues, limit=limits, choice=ranges)
+    def peek_many(self, client: int, name: str, limit: int, choice: Choice) -> None:
+        chosen = self.chosen(choice)
+        messages = self.queue(client, name).peek_many(limit, **chosen)
+        assert shown(*messages) == meant(self.committed.peek(name, limit, **chosen))
+
+    @precondition(there_are_jobs)
+    @rule(client=clients, name=queues, choice=choices)
+    def move(self, client: int, name: str, choice: Choice) -> None:
+        target, chosen = "b" if name == "a" else "a", self.chosen(choice)
         message = self.queue(client, name).move(target, tx=self.tx, **chosen)
         assert shown(message) == meant(self.model.move(name, target, 1, **chosen))
 
-    @rule(client=clients, name=queues, limit=st.none() | limits)
-    def move_many(self, client: int, name: str, limit: int | None) -> None:
-        messages = self.queue(client, name).move_many("elsewhere", limit, tx=self.tx)
-        assert shown(*messages) == meant(self.model.move(name, "elsewhere", 999 if limit is None else limit))
+    @precondition(there_are_jobs)
+    @rule(client=clients, name=queues, limit=st.none() | limits, choice=ranges)
+    def move_many(self, client: int, name: str, limit: int | None, choice: Choice) -> None:
+        target, chosen = "b" if name == "a" else "a", self.chosen(choice)
+        messages = self.queue(client, name).move_many(target, limit, tx=self.tx, **chosen)
+        assert shown(*messages) == meant(self.model.move(name, target, 999 if limit is None else limit, **chosen))
 
-    @rule(client=clients, name=queues, pick=picks)
-    def move_by_id(self, client: int, name: str, pick: int) -> None:
-        chosen = {"message_id": self.picked(pick)}
-        message = self.queue(client, name).move("elsewhere", tx=self.tx, **chosen)
-        assert shown(message) == meant(self.model.move(name, "elsewhere", 1, **chosen))
+    def chosen(self, choice: Choice) -> dict[str, Any]:
+        return {bound: self.picked(pick) for bound, pick in choice.items()}
 
-    @rule(client=clients, name=queues, pick=picks)
-    def delete_by_id(self, client: int, name: str, pick: int) -> None:
-        message_id = self.picked(pick)
-        done = self.queue(client, name).delete(message_id=message_id, tx=self.tx)
-        assert done == self.model.delete_message(name, message_id)
+    # Removing and bringing back
 
+    @precondition(there_are_jobs)
+    @rule(client=clients, name=queues, pick=picks, verb=st.sampled_from(["cancel", "delete by id", "delete"]))
+    def remove(self, client: int, name: str, pick: int, verb: str) -> None:
+        queue, job_id = self.queue(client, name), self.picked(pick)
+        if verb == "cancel":
+            assert queue.cancel(job_id, tx=self.tx) == self.model.cancel(job_id)
+        elif verb == "delete by id":
+            assert queue.delete(message_id=job_id, tx=self.tx) == self.model.delete_message(name, job_id)
+        else:
+            assert queue.delete(tx=self.tx) == self.model.delete_queue(name)
+
+    @precondition(there_are_jobs)
     @rule(client=clients, name=queues)
-    def delete(self, client: int, name: str) -> None:
-        assert self.queue(client, name).delete(tx=self.tx) == self.model.delete_queue(name)
+    def sweep_expired(self, client: int, name: str) -> None:
+        assert self.queue(client, name).sweep_expired(tx=self.tx) == self.model.sweep_expired(name)
 
-    def range_of_ids(self, after: int | None, before: int | None) -> dict[str, Any]:
-        bounds = {"after": after, "before": before}
-        return {bound: None if pick is None else self.picked(pick) for bound, pick in bounds.items()}
-
-    # Dead letters and control
-
+    @precondition(there_are_dead_letters)
     @rule(client=clients, name=queues, pick=maybe_picks)
     def requeue_dead(self, client: int, name: str, pick: int | None) -> None:
         job_id = None if pick is None else self.picked(pick)
         assert self.queue(client, name).requeue_dead(job_id, tx=self.tx) == self.model.requeue(name, job_id)
 
+    @precondition(there_are_dead_letters)
     @rule(client=clients, name=queues, older_than=maybe_spans)
     def purge_dead(self, client: int, name: str, older_than: float | None) -> None:
         assert self.queue(client, name).purge_dead(older_than, tx=self.tx) == self.model.purge(name, older_than)
 
-    @rule(client=clients, name=queues)
-    def pause(self, client: int, name: str) -> None:
-        assert self.queue(client, name).pause(tx=self.tx) == self.model.pause(name)
-
-    @rule(client=clients, name=queues)
-    def resume(self, client: int, name: str) -> None:
-        assert self.queue(client, name).resume(tx=self.tx) == self.model.resume(name)
+    @rule(client=clients, name=queues, pause=st.sampled_from([False, False, True]))
+    def pause_or_resume(self, client: int, name: str, pause: bool) -> None:
+        queue = self.queue(client, name)
+        if pause:
+            assert queue.pause(tx=self.tx) == self.model.pause(name)
+        else:
+            assert queue.resume(tx=self.tx) == self.model.resume(name)
 
     # Streams
 
@@ -283,6 +303,7 @@ class Programs(TwoClients):
         offsets = self.stream(client, topic).publish_many(payloads, keys, tx=self.tx)
         assert offsets == [self.model.publish(topic, key, json.dumps(value)) for value, key in events]
 
+    @precondition(there_are_events)
     @rule(client=clients, topic=streams, after=st.integers(0, 9), limit=st.integers(-1, 3))
     def read_events(self, client: int, topic: str, after: int, limit: int) -> None:
         events = self.stream(client, topic).read(after, limit)
@@ -290,16 +311,16 @@ class Programs(TwoClients):
         expected = following if limit < 0 else following[:limit]
         assert [tuple(event) for event in events] == [astuple(event) for event in expected]
 
-    @rule(client=clients, topic=streams, consumer=consumers, offset=st.integers(0, 12))
-    def save_offset(self, client: int, topic: str, consumer: str, offset: int) -> None:
-        saved = self.stream(client, topic).save_offset(consumer, offset, tx=self.tx)
-        assert saved == self.model.save_offset(consumer, topic, offset)
+    @rule(client=clients, topic=streams, consumer=consumers, offset=st.none() | st.integers(0, 12))
+    def save_offset_or_forget(self, client: int, topic: str, consumer: str, offset: int | None) -> None:
+        stream = self.stream(client, topic)
+        if offset is None:
+            assert stream.forget_consumer(consumer, tx=self.tx) == self.model.forget_consumer(consumer, topic)
+        else:
+            saved = stream.save_offset(consumer, offset, tx=self.tx)
+            assert saved == self.model.save_offset(consumer, topic, offset)
 
-    @rule(client=clients, topic=streams, consumer=consumers)
-    def forget_consumer(self, client: int, topic: str, consumer: str) -> None:
-        gone = self.stream(client, topic).forget_consumer(consumer, tx=self.tx)
-        assert gone == self.model.forget_consumer(consumer, topic)
-
+    @precondition(there_are_events)
     @rule(
         client=clients,
         topic=streams,

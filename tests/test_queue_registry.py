@@ -11,6 +11,7 @@ import pytest
 import brant
 from brant.errors import QueueNameError
 from brant.testing import FakeClock
+from tests.waiting import write_lock_held
 
 
 def _names(db: brant.Database, **filters: Any) -> list[str]:
@@ -241,3 +242,13 @@ def test_broadcast_ignores_aliases(db: brant.Database) -> None:
     db.add_alias("empty", "nowhere")
     assert db.broadcast("news") == 1
     assert _names(db) == ["real"]
+
+
+@pytest.mark.guarantee("G8")
+def test_looking_at_queues_and_aliases_does_not_wait_for_a_writer(db: brant.Database, path: Path) -> None:
+    db.queue("q").write("x")
+    db.add_alias("a", "q")
+    with write_lock_held(path):
+        assert _names(db) == ["q"]
+        assert db.list_aliases() == {"a": db.resolve_alias("@a")}
+        assert db.queue("q").peek_many() == ["x"]

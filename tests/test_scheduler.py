@@ -13,7 +13,7 @@ import pytest
 import brant
 from brant.schedule import Schedule
 from brant.testing import FakeClock, pending_payloads
-from tests.waiting import PATIENCE_S, in_thread
+from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 
 START = 1_700_000_000  # a Tuesday, 22:13:20 UTC
 MINUTE = START + 40  # the next full one
@@ -361,3 +361,21 @@ def test_a_schedule_fires_once_a_night_by_its_own_zone_also_when_the_clocks_chan
                 assert (local.hour, local.minute) == (2, 30)
                 nights.append(local.date())
         assert len(nights) == len(set(nights)) == 20
+
+
+@pytest.mark.guarantee("G14")
+def test_a_minute_schedule_fires_once_a_minute_through_the_hour_that_is_repeated(path: Path) -> None:
+    clock = FakeClock(datetime(2026, 10, 24, 23, 30, tzinfo=ZoneInfo("UTC")))
+    with brant.open(path, clock=clock) as db:
+        scheduler = db.scheduler()
+        scheduler.add(name="minutely", queue="q", schedule=brant.crontab("* * * * *", tz="Europe/Berlin"))
+        for _ in range(150):
+            clock.advance(60)
+            assert _fired(scheduler) == [clock.now()]
+
+
+@pytest.mark.guarantee("G8")
+def test_looking_at_schedules_does_not_wait_for_a_writer(scheduler: brant.Scheduler, path: Path) -> None:
+    scheduler.add(name="n", queue="q", schedule=EVERY_MINUTE)
+    with write_lock_held(path):
+        assert len(scheduler.list()) == len(scheduler.schedules()) == 1

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 import brant
 from brant.testing import FakeClock
+from tests.looping import Warnings, run, until
 from tests.waiting import PATIENCE_S, line_of, python, write_lock_held
 
 START = 1_700_000_000
@@ -37,45 +36,18 @@ asyncio.run(main())
 """
 
 
-class _Warnings(logging.Handler):
-    """Waits for what a logger says."""
-
-    def __init__(self, logger: str) -> None:
-        super().__init__()
-        self.heard = threading.Event()
-        logging.getLogger(logger).addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.heard.set()
-
-
-def _run(test: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await test
-
-    asyncio.run(bounded())
-
-
 @asynccontextmanager
 async def _leading(scheduler: brant.Scheduler) -> AsyncIterator[asyncio.Task[None]]:
     """A scheduler that runs and has its lock, stopped at the end."""
     stop = asyncio.Event()
     running = asyncio.create_task(scheduler.run(stop))
-    await _until(scheduler.db, lambda: running.done() or _lock(scheduler.db) is not None)
+    await until(scheduler.db, lambda: running.done() or _lock(scheduler.db) is not None)
     try:
         yield running
     finally:
         stop.set()
         await asyncio.wait({running})
     await running
-
-
-async def _until(db: brant.Database, condition: Callable[[], bool]) -> None:
-    """Until it holds, which only a commit or a step of the clock can bring about."""
-    changes = aiter(db.update_events())
-    while not condition():
-        await anext(changes)
 
 
 def _lock(db: brant.Database) -> dict[str, Any] | None:
@@ -106,9 +78,9 @@ def test_it_fires_each_schedule_when_it_is_due(timed: brant.Database, clock: Fak
                 clock.advance(9)
                 assert _count(timed) == fired - 1
                 clock.advance(1)
-                await _until(timed, lambda expected=fired: _count(timed) == expected)  # type: ignore[misc]
+                await until(timed, lambda expected=fired: _count(timed) == expected)  # type: ignore[misc]
 
-    _run(test())
+    run(test())
 
 
 def test_schedules_that_another_process_added_are_enough_and_come_in_while_it_runs(
@@ -120,9 +92,9 @@ def test_schedules_that_another_process_added_are_enough_and_come_in_while_it_ru
             async with _leading(timed.scheduler()):
                 elsewhere.scheduler().add(name="sooner", queue="q", schedule=brant.every_s(5))
                 clock.advance(5)
-                await _until(timed, lambda: _count(timed) == 1)
+                await until(timed, lambda: _count(timed) == 1)
 
-    _run(test())
+    run(test())
 
 
 @pytest.mark.guarantee("G15")
@@ -137,7 +109,7 @@ def test_a_second_scheduler_is_refused(timed: brant.Database, clock: FakeClock, 
                         await second.run()
                 assert _lock(timed) == leader
 
-    _run(test())
+    run(test())
 
 
 def test_one_scheduler_object_runs_once_at_a_time(timed: brant.Database) -> None:
@@ -152,7 +124,7 @@ def test_one_scheduler_object_runs_once_at_a_time(timed: brant.Database) -> None
         async with _leading(scheduler):
             pass
 
-    _run(test())
+    run(test())
 
 
 def test_schedulers_with_locks_of_their_own_fire_each_boundary_once_together(
@@ -163,10 +135,10 @@ def test_schedulers_with_locks_of_their_own_fire_each_boundary_once_together(
         async with _leading(timed.scheduler()), _leading(timed.scheduler("another-lock")):
             for fired in range(1, 6):
                 clock.advance(10)
-                await _until(timed, lambda expected=fired: _count(timed) >= expected)  # type: ignore[misc]
+                await until(timed, lambda expected=fired: _count(timed) >= expected)  # type: ignore[misc]
         assert _count(timed) == 5
 
-    _run(test())
+    run(test())
 
 
 def test_stopping_releases_the_lock(timed: brant.Database) -> None:
@@ -176,7 +148,7 @@ def test_stopping_releases_the_lock(timed: brant.Database) -> None:
             assert _lock(timed) is not None
         assert _lock(timed) is None
 
-    _run(test())
+    run(test())
 
 
 def test_a_scheduler_that_is_cancelled_releases_the_lock(timed: brant.Database) -> None:
@@ -188,7 +160,7 @@ def test_a_scheduler_that_is_cancelled_releases_the_lock(timed: brant.Database) 
                 await asyncio.wait({running})
         assert _lock(timed) is None
 
-    _run(test())
+    run(test())
 
 
 @pytest.mark.guarantee("G15")
@@ -205,7 +177,7 @@ def test_losing_the_lock_ends_it_with_an_error_and_the_thief_keeps_its_own(
         assert _lock(timed) == {"owner": "thief", "expires_at": START + 120}
         assert _count(timed) == 0
 
-    _run(test())
+    run(test())
 
 
 @pytest.mark.guarantee("G15")
@@ -220,9 +192,9 @@ def test_a_leader_that_stood_still_for_longer_than_its_lock_fires_nothing_more(
                 await asyncio.wait({running})
         assert _count(timed) == 0
         async with _leading(timed.scheduler()):
-            await _until(timed, lambda: _count(timed) == 1)
+            await until(timed, lambda: _count(timed) == 1)
 
-    _run(test())
+    run(test())
 
 
 def test_the_heartbeat_keeps_the_lock_near_its_full_time(timed: brant.Database, clock: FakeClock) -> None:
@@ -234,9 +206,9 @@ def test_the_heartbeat_keeps_the_lock_near_its_full_time(timed: brant.Database, 
             for _ in range(4):
                 clock.advance(50)
                 full = {"expires_at": clock.now() + scheduler.lock_ttl}
-                await _until(timed, lambda full=full: (_lock(timed) or {}).items() >= full.items())  # type: ignore[misc]
+                await until(timed, lambda full=full: (_lock(timed) or {}).items() >= full.items())  # type: ignore[misc]
 
-    _run(test())
+    run(test())
 
 
 def test_the_heartbeat_notices_a_thief(db: brant.Database) -> None:
@@ -249,7 +221,7 @@ def test_the_heartbeat_notices_a_thief(db: brant.Database) -> None:
                 _steal_lock(db)
                 await asyncio.wait({running})
 
-    _run(test())
+    run(test())
 
 
 def test_it_waits_while_the_only_schedule_is_paused_and_goes_on_when_resumed(
@@ -264,11 +236,11 @@ def test_it_waits_while_the_only_schedule_is_paused_and_goes_on_when_resumed(
             assert not running.done()
             assert _count(timed) == 0
             scheduler.resume("n")
-            await _until(timed, lambda: _count(timed) == 1)
+            await until(timed, lambda: _count(timed) == 1)
             clock.advance(5)
-            await _until(timed, lambda: _count(timed) == 2)
+            await until(timed, lambda: _count(timed) == 2)
 
-    _run(test())
+    run(test())
 
 
 def test_it_waits_when_the_last_schedule_is_removed(timed: brant.Database, clock: FakeClock) -> None:
@@ -280,10 +252,10 @@ def test_it_waits_when_the_last_schedule_is_removed(timed: brant.Database, clock
             clock.advance(20)
             scheduler.add(name="new", queue="q", schedule=brant.every_s(10))
             clock.advance(10)
-            await _until(timed, lambda: _count(timed) == 1)
+            await until(timed, lambda: _count(timed) == 1)
             assert not running.done()
 
-    _run(test())
+    run(test())
 
 
 @pytest.mark.guarantee("G13")
@@ -296,9 +268,9 @@ def test_a_bad_schedule_does_not_stop_the_others(timed: brant.Database, clock: F
         async with _leading(timed.scheduler()):
             for fired in (1, 2):
                 clock.advance(10)
-                await _until(timed, lambda expected=fired: _count(timed) == expected)  # type: ignore[misc]
+                await until(timed, lambda expected=fired: _count(timed) == expected)  # type: ignore[misc]
 
-    _run(test())
+    run(test())
 
 
 def test_another_s_long_write_does_not_end_it(path: Path) -> None:
@@ -311,11 +283,11 @@ def test_another_s_long_write_does_not_end_it(path: Path) -> None:
                 clock.advance(10)
                 assert await asyncio.to_thread(warnings.heard.wait, PATIENCE_S)
                 assert not running.done()
-            await _until(db, lambda: _count(db) == 1)
+            await until(db, lambda: _count(db) == 1)
 
-    clock, warnings = FakeClock(), _Warnings("brant.scheduler")
+    clock, warnings = FakeClock(), Warnings("brant.scheduler")
     with brant.open(path, clock=clock, busy_timeout_ms=0) as db:
-        _run(test(db, clock))
+        run(test(db, clock))
 
 
 @pytest.mark.guarantee("G13")
@@ -325,14 +297,14 @@ def test_when_the_leader_is_killed_another_takes_over_and_every_boundary_fires_o
         with db.lock(LOCK, wait=PATIENCE_S):
             pass  # the dead leader's time is over
         async with _leading(db.scheduler()):
-            await _until(db, lambda: _count(db) > fired)
+            await until(db, lambda: _count(db) > fired)
 
     with brant.open(path) as db:
         with python(LEADS, path) as leader:
             assert line_of(leader) == "fired"
             leader.kill()
         first = db.query("SELECT min(created_at) AS at FROM _honker_live")[0]["at"]
-        _run(take_over(db))
+        run(take_over(db))
         schedule = db.scheduler().schedules()[0]
         assert schedule.last_fire_at is not None
         assert _count(db) == schedule.last_fire_at - first + 1

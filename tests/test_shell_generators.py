@@ -96,7 +96,9 @@ def test_stopping_early_gives_back_at_once_what_was_not_consumed(
     assert [next(reading) for _ in range(3)] == ["0", "1", "2"]
     stop(reading)
     # Whether "2" was dealt with nobody knows, so it comes back; no attempt is counted for any.
-    assert _rows(db) == [("2", "pending", 0), ("3", "pending", 0), ("4", "pending", 0)]
+    assert [(text, state) for text, state, _ in _rows(db)] == [("2", "pending"), ("3", "pending"), ("4", "pending")]
+    left = db.query("SELECT max_attempts - attempts AS left FROM _honker_live")
+    assert left == [{"left": 3}] * 3
     assert queue.read_many(9) == ["2", "3", "4"]
 
 

@@ -223,6 +223,19 @@ def test_move_generator_moves_each_as_it_is_consumed(db: brant.Database) -> None
     assert source.peek_many() == ["2", "3", "4"]
 
 
+@pytest.mark.guarantee("G18")
+def test_a_moved_job_no_longer_holds_its_unique_key_in_the_queue_it_left(db: brant.Database) -> None:
+    source = db.queue("source")
+    moved = source.enqueue("moved", unique_key="key")
+    source.move("other")
+    added = source.enqueue("added", unique_key="key")
+    assert added != moved
+    assert source.enqueue("again", unique_key="key") == added
+    db.queue("other").read()
+    assert source.enqueue("again", unique_key="key") == added
+    assert source.peek_many() == ["added"]
+
+
 def test_a_message_that_was_read_can_not_be_moved(db: brant.Database) -> None:
     queue = db.queue("source")
     read = queue.write("read")

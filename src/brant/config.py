@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PREFIXES = ("BRANT_", "BROKER_")
 _PROJECT_FILES = (".brant.toml", ".broker.toml")
-_SYNC_MODES = ("OFF", "NORMAL", "FULL", "EXTRA")
+SYNC_MODES = ("OFF", "NORMAL", "FULL", "EXTRA")
 _MOST_LEVELS = 100
 
 
@@ -34,7 +34,7 @@ class Settings:
         self.project_config_path = self._text("PROJECT_CONFIG_PATH", "")
         self.backend = self._text("BACKEND", "sqlite")
         self.busy_timeout_ms = self._number("BUSY_TIMEOUT", 5000, least=0)
-        self.sync_mode = self._choice("SYNC_MODE", "NORMAL", _SYNC_MODES)
+        self.sync_mode = self._choice("SYNC_MODE", "NORMAL", SYNC_MODES)
         self.max_message_size = self._number("MAX_MESSAGE_SIZE", 10 * 1024 * 1024, least=1)
         self.generator_batch_size = self._number("GENERATOR_BATCH_SIZE", 100, least=1)
 

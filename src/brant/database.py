@@ -8,7 +8,7 @@ import weakref
 
 from brant.arguments import encode, is_shell_name, label, positional, queue_name, seconds, shell_name, whole
 from brant.clock import Clock
-from brant.config import resolve
+from brant.config import SYNC_MODES, Settings, resolve
 from brant.errors import InvalidValue, QueueNameError, TransactionError
 from brant.queue import Queue
 from brant.shell import MAX_MESSAGE_BYTES, checked_message
@@ -38,28 +38,33 @@ _WATCHERS: dict[str | None, Literal["auto", "poll"]] = {
     "poll": "poll",
     "polling": "poll",
 }
-_OLD_WINDOW_S = 86_400
-_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+_OLD_WINDOW_S = 40 * 86_400  # no rate limit that anybody sets has a longer window
 
 
 def open(  # noqa: A001
     path: str | os.PathLike[str] | None = None,
     max_readers: int = 8,
     watcher_backend: str | None = None,
+    watcher_poll_interval_ms: float | None = None,
     *,
-    synchronous: str = "NORMAL",
-    busy_timeout_ms: int = 5000,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    synchronous: str | None = None,
+    busy_timeout_ms: int | None = None,
+    max_message_bytes: int | None = None,
     create: bool = True,
     clock: Clock | None = None,
 ) -> Database:
     """Open the database of that path, making the file (for its owner only) and the tables where they are missing.
 
     Without a path it is the project's own: the one that the environment or the project file names (see brant.config).
+    What is not given is taken from the environment too: BRANT_SYNC_MODE, BRANT_BUSY_TIMEOUT, BRANT_MAX_MESSAGE_SIZE.
     ":memory:" is a private temporary file, deleted at close. `synchronous="FULL"` makes every commit survive a power
     cut; the default, NORMAL, survives every crash of a program and may lose the last commits in a power cut.
     """
-    target = resolve().path if path is None else os.fspath(path)
+    settings = Settings()
+    if path is None:
+        project = resolve(settings=settings)
+        path, create = project.path, create and not project.must_exist
+    target = os.fspath(path)
     if not isinstance(target, str) or not target or "\0" in target:
         raise InvalidValue(f"path must be the name of a file, not {path!r}")
     if "://" in target and not target.startswith("file:"):
@@ -68,19 +73,25 @@ def open(  # noqa: A001
         )
     if watcher_backend not in _WATCHERS:
         raise InvalidValue(f"unknown watcher backend {watcher_backend!r}; use None, 'kernel' or 'poll'")
-    if str(synchronous).upper() not in _SYNCHRONOUS:
-        raise InvalidValue(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
+    durability = str(settings.sync_mode if synchronous is None else synchronous).upper()
+    if durability not in SYNC_MODES:
+        raise InvalidValue(f"synchronous must be one of {', '.join(SYNC_MODES)}, not {synchronous!r}")
+    patience_ms = settings.busy_timeout_ms if busy_timeout_ms is None else busy_timeout_ms
+    poll_ms = watcher_poll_interval_ms
+    largest = settings.max_message_size if max_message_bytes is None else max_message_bytes
+    checked_largest = whole(largest, "max_message_bytes", minimum=1)
     temporary = _temporary_directory() if target == ":memory:" else None
     storage = SqliteStorage(
         f"{temporary}/memory.db" if temporary else target,
         clock=clock or Clock(),
         max_readers=whole(max_readers, "max_readers", minimum=1),
-        busy_timeout_ms=whole(busy_timeout_ms, "busy_timeout_ms", minimum=0),
-        synchronous=synchronous.upper(),
+        busy_timeout_ms=whole(patience_ms, "busy_timeout_ms", minimum=0),
+        synchronous=durability,
         watcher=_WATCHERS[watcher_backend],
+        poll_s=None if poll_ms is None else seconds(poll_ms, "watcher_poll_interval_ms", above=0) / 1000,
         create=create,
     )
-    return Database(storage, temporary, whole(max_message_bytes, "max_message_bytes", minimum=1))
+    return Database(storage, temporary, checked_largest)
 
 
 def remove(path: str | os.PathLike[str]) -> bool:
@@ -205,6 +216,13 @@ class Database:
         # Not the one just made: another thread may have been faster, with other options.
         return self.queue(name, visibility_timeout_s, max_attempts)
 
+    def queue_of_job(self, job_id: int) -> Queue | None:
+        """The queue of a live or dead job, for whoever knows its id only."""
+        whole(job_id, "job_id")
+        with self._storage.reading() as session:
+            row = session.get_job(job_id) or session.get_dead(job_id)
+        return None if row is None else self.queue(row.queue)
+
     def queue_names(self) -> list[str]:
         """The names of all queues that were ever used and not deleted; drained ones too."""
         with self._storage.reading() as session:
@@ -299,7 +317,8 @@ class Database:
         """The notifications of a channel from now on: for `for` and for `async for`."""
         from brant.channel import Listener
 
-        return Listener(self._storage, label(channel, "channel"), fallback_poll_s)
+        poll_s = None if fallback_poll_s is None else seconds(fallback_poll_s, "fallback_poll_s", above=0)
+        return Listener(self._storage, label(channel, "channel"), poll_s)
 
     def prune_notifications(
         self, older_than_s: float | None = None, max_keep: int | None = None, tx: object | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -67,6 +68,21 @@ class Feed(ABC, Generic[Item]):
                     return self._next_item()
             self._refill_or_wait()
         raise StopIteration
+
+    def get(self, timeout: float | None = None) -> Item | None:
+        """The next item; None when `timeout` seconds passed without one, or when closed."""
+        deadline = math.inf if timeout is None else self._storage.clock.monotonic() + timeout
+        while not self._closed:
+            if self._buffer:
+                with suppress(IndexError):  # close() has just emptied the buffer
+                    return self._next_item()
+            wait_s = self._refill()
+            if wait_s != 0:
+                left = deadline - self._storage.clock.monotonic()
+                if left <= 0:
+                    return None
+                self._subscription.wait(left if wait_s is None else min(left, wait_s))
+        return None
 
     def _buffered(self) -> Iterator[Item]:
         while self._buffer and not self._closed:

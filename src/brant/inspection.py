@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from brant.job import message_payload
+from brant.job import message_payload, message_text
 from brant.storage.base import DeadRow
 
 
@@ -31,6 +31,11 @@ class DeadJob:
     @property
     def payload(self) -> Any:
         return message_payload(self.payload_text)
+
+    @property
+    def text(self) -> str:
+        """The payload as the shell prints it: a text as it is, anything else as JSON."""
+        return message_text(self.payload_text)
 
 
 @dataclass(frozen=True)

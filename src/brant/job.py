@@ -21,6 +21,7 @@ class Job:
 
     __slots__ = (
         "_decoded",
+        "_settled_in",
         "_text",
         "attempts",
         "claim_expires_at",
@@ -43,6 +44,7 @@ class Job:
         self.queue_name = row.queue
         self._text = row.payload
         self._decoded: tuple[Any] | None = None
+        self._settled_in: object | None = None
         self.state = row.state
         self.priority = row.priority
         self.run_at = row.run_at
@@ -61,17 +63,32 @@ class Job:
             self._decoded = (decode(self._text),)
         return self._decoded[0]
 
+    @property
+    def text(self) -> str:
+        """The payload as the shell prints it: a text as it is, anything else as JSON."""
+        return message_text(self._text)
+
     def ack(self, tx: object | None = None) -> bool:
         """Done: the job is gone. False when the claim is lost."""
-        return self.queue.ack(self.id, self.worker_id, attempt=self.attempts, tx=tx)
+        return self._settled(self.queue.ack(self.id, self.worker_id, attempt=self.attempts, tx=tx), tx)
 
     def retry(self, delay_s: float = 60, error: str = "", tx: object | None = None) -> bool:
         """Again after `delay_s` seconds, or dead when no attempt is left. False when the claim is lost."""
-        return self.queue.retry(self.id, self.worker_id, delay_s, error, attempt=self.attempts, tx=tx)
+        retried = self.queue.retry(self.id, self.worker_id, delay_s, error, attempt=self.attempts, tx=tx)
+        return self._settled(retried, tx)
 
     def fail(self, error: str = "", tx: object | None = None) -> bool:
         """Never again: a dead letter with this reason. False when the claim is lost."""
-        return self.queue.fail(self.id, self.worker_id, error, attempt=self.attempts, tx=tx)
+        return self._settled(self.queue.fail(self.id, self.worker_id, error, attempt=self.attempts, tx=tx), tx)
+
+    def _settled(self, done: bool, tx: object | None) -> bool:
+        if done:
+            self._settled_in = tx
+        return done
+
+    def release(self, tx: object | None = None) -> bool:
+        """Give it back unused: due at once, and this attempt does not count. False when the claim is lost."""
+        return self.queue.release(self.id, self.worker_id, attempt=self.attempts, tx=tx)
 
     def heartbeat(self, extend_s: float | None = None) -> bool:
         """Keep the job for that long from now (the queue's visibility timeout). False when the claim is lost."""
@@ -83,6 +100,7 @@ class Job:
     def transaction(self) -> Transaction:
         """A transaction that ends with the ack: the handler's writes and the ack commit together, or neither.
 
+        A handler may settle the job itself, as with `job.retry(60, tx=tx)`: then its writes commit with that.
         ClaimLost, with everything rolled back, when the job is no longer this worker's at the end.
         """
         return _AckingTransaction(self)
@@ -100,7 +118,7 @@ class _AckingTransaction(Transaction):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         lost: BaseException | None = None
-        if kind is None:
+        if kind is None and self._job._settled_in is not self:
             try:
                 if not self._job.ack(tx=self):
                     lost = ClaimLost(f"{self._job!r} is no longer claimed by {self._job.worker_id!r}: rolled back")

@@ -11,6 +11,7 @@ from brant.errors import BrantError, LockHeld, TransactionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from brant.database import Database
@@ -20,7 +21,8 @@ class Lock:
     """Held for the length of a `with` block; `LockHeld` when somebody else has it.
 
     Renewed in the background at a third of `ttl`, so the block may take longer. After a crash it is free again when
-    `ttl` is over. If it is lost all the same (the process was stopped for longer than `ttl`), `lost` tells.
+    `ttl` is over. If it is lost all the same (the process was stopped for longer than `ttl`), `lost` tells, and the
+    thread that renews it calls `on_lost`; without that it logs a warning.
     """
 
     def __init__(self, db: Database, name: str, ttl: float = 60, owner: str | None = None, wait: float = 0) -> None:
@@ -30,6 +32,7 @@ class Lock:
         self.owner = uuid.uuid4().hex if owner is None else label(owner, "owner")
         self.acquired = False
         self.lost = False
+        self.on_lost: Callable[[], object] | None = None
         self._wait = seconds(wait, "wait", minimum=0)
         # In the database all users of this object are one owner, so it is up to the object to keep them apart.
         self._in_use = threading.Lock()
@@ -108,7 +111,11 @@ class Lock:
                 self.renew()
             except BrantError as error:
                 _log_renewal_failure(self.name, error)
-        if self.lost and not self._released.is_set():
+        if not self.lost or self._released.is_set():
+            return
+        if self.on_lost is not None:
+            self.on_lost()
+        else:
             _log_renewal_failure(self.name, LockHeld("it ran out or was taken over"))
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import random
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from brant.arguments import seconds
-from brant.errors import Retryable
+from brant.arguments import seconds, whole
+from brant.errors import DatabaseBusy, Retryable
 from brant.job import Job
 from brant.queue import Queue
 
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from brant.database import Database
 
 _LONGEST_BACKOFF_S = 3600.0
+_LONGEST_DELAY_S = 100 * 365 * 86_400
+# After another's write that took longer than the busy timeout.
+_BUSY_PAUSE_S = 1.0
+_log = logging.getLogger("brant.outbox")
 
 
 class Outbox:
@@ -38,7 +46,11 @@ class Outbox:
         self.name = name
         self.delivery = delivery
         self.base_backoff_s = seconds(base_backoff_s, "base_backoff_s", minimum=0)
-        self._queue = db.queue(f"_outbox:{name}", visibility_timeout_s, max_attempts)
+        self._queue = db.queue(
+            f"_outbox:{name}",
+            seconds(visibility_timeout_s, "visibility_timeout_s", above=0),
+            whole(max_attempts, "max_attempts", minimum=1),
+        )
 
     @property
     def queue(self) -> Queue:
@@ -63,44 +75,110 @@ class Outbox:
         with each attempt and spread by chance, or after the delay that a `Retryable` asks for.
         """
         claims = self._queue.claim(worker_id)
+        # A thread of its own: in the loop's pool, slow deliveries would leave none to renew their leases.
+        thread = ThreadPoolExecutor(1, thread_name_prefix=f"brant-outbox-{self.name}")
         try:
-            async for job in claims:
-                await self._deliver(job)
+            while True:
+                try:
+                    job = await anext(claims)
+                except DatabaseBusy as error:
+                    await _pause(error)
+                else:
+                    await self._deliver(job, thread)
         finally:
+            thread.shutdown(wait=False)
             await asyncio.to_thread(claims.close)
 
-    async def _deliver(self, job: Job) -> None:
+    async def _deliver(self, job: Job, thread: Executor) -> None:
         renewal = asyncio.create_task(self._keep_renewing(job))
         try:
-            await self._call(job)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            delay = error.delay_s if isinstance(error, Retryable) else self.backoff(job.attempts)
-            reason = f"{error}\n{traceback.format_exc()}"
-            await asyncio.to_thread(job.retry, delay, reason)
-        else:
-            await asyncio.to_thread(job.ack)
+            await _settle(await self._outcome(job, thread))
         finally:
             renewal.cancel()
 
-    async def _call(self, job: Job) -> None:
-        payload = job.payload
+    async def _outcome(self, job: Job, thread: Executor) -> Callable[[], bool]:
+        """Deliver, and give the call that settles the job."""
+        try:
+            payload = job.payload
+        except ValueError as error:
+            return partial(job.fail, f"the payload is not JSON: {error}")
+        try:
+            await self._call(job, payload, thread)
+        except (Exception, asyncio.CancelledError) as error:
+            # A cancellation of something inside the delivery is a failure like any other.
+            if _is_being_stopped():
+                raise
+            return partial(job.retry, self._delay(error, job.attempts), _reason(error))
+        return job.ack
+
+    async def _call(self, job: Job, payload: Any, thread: Executor) -> None:
         if inspect.iscoroutinefunction(self.delivery):
             outcome = self.delivery(payload)
         else:
-            outcome = await asyncio.to_thread(self.delivery, payload)
+            call = partial(copy_context().run, _called, self.delivery, payload)
+            outcome, error = await asyncio.get_running_loop().run_in_executor(thread, call)
+            if error is not None:
+                raise error
         # Also for objects whose __call__ is a coroutine, which no inspection of the object itself shows.
         if inspect.isawaitable(outcome):
-            await outcome
+            try:
+                await outcome
+            except asyncio.CancelledError:
+                # Cut off for good, so the next worker may have it. A thread can't be: there the lease stays.
+                if _is_being_stopped():
+                    await asyncio.to_thread(job.retry, 0, "cut off: the worker was stopped during the delivery")
+                raise
 
     async def _keep_renewing(self, job: Job) -> None:
         while True:
             await asyncio.sleep(self._queue.visibility_timeout_s / 3)
-            if not await asyncio.to_thread(job.heartbeat):
-                return
+            try:
+                if not await asyncio.to_thread(job.heartbeat):
+                    return
+            except DatabaseBusy as error:
+                _log.warning("a lease could not be renewed, trying again: %s", error)
+
+    def _delay(self, error: BaseException, attempt: int) -> float:
+        if isinstance(error, Retryable) and 0 <= error.delay_s <= _LONGEST_DELAY_S:
+            return error.delay_s
+        return self.backoff(attempt)
 
     def backoff(self, attempt: int) -> float:
         """Seconds to wait after that many attempts: doubled each time, at most an hour, 10 % more or less by chance."""
         doubled = self.base_backoff_s * 2.0 ** min(attempt - 1, 32)
         return min(doubled, _LONGEST_BACKOFF_S) * random.uniform(0.9, 1.1)
+
+
+def _called(delivery: Callable[[Any], Any], payload: Any) -> tuple[Any, BaseException | None]:
+    # As a value: a future can't carry a StopIteration, and takes a CancelledError for its own.
+    try:
+        return delivery(payload), None
+    except (Exception, asyncio.CancelledError) as error:
+        return None, error
+
+
+def _is_being_stopped() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _settle(settle: Callable[[], bool]) -> None:
+    while True:
+        try:
+            await asyncio.to_thread(settle)
+            return
+        except DatabaseBusy as error:
+            await _pause(error)
+
+
+async def _pause(error: DatabaseBusy) -> None:
+    _log.warning("trying again soon: %s", error)
+    await asyncio.sleep(_BUSY_PAUSE_S)
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        message = str(error)
+    except Exception:
+        message = type(error).__name__
+    return f"{message}\n{''.join(traceback.format_exception(error))}"

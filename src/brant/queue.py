@@ -118,21 +118,34 @@ class Queue(ResultVerbs, ShellVerbs):
         worker = self.db.unique_worker_id() if worker_id is None else text_id(worker_id, "worker_id")
         return Claims(self, worker, None if idle_poll_s is None else seconds(idle_poll_s, "idle_poll_s", above=0))
 
-    def claim_one(self, worker_id: str, lease_s: float | None = None) -> Job | None:
+    def claim_one(self, worker_id: str, lease_s: float | None = None, *, tx: object | None = None) -> Job | None:
         """The first due job, or None."""
-        jobs = self.claim_batch(worker_id, 1, lease_s)
+        jobs = self.claim_batch(worker_id, 1, lease_s, tx=tx)
         return jobs[0] if jobs else None
 
-    def claim_batch(self, worker_id: str, n: int, lease_s: float | None = None) -> list[Job]:
+    def claim_batch(
+        self, worker_id: str, n: int, lease_s: float | None = None, *, tx: object | None = None
+    ) -> list[Job]:
         """Up to `n` due jobs, highest priority first, leased to this worker for `lease_s` seconds."""
         text_id(worker_id, "worker_id")
         n = whole(n, "n")
         lease = self.visibility_timeout_s if lease_s is None else seconds(lease_s, "lease_s", minimum=0)
         if n <= 0:
             return []
-        with self.db._storage.transaction() as session:
+        with writing(self.db._storage, tx) as session:
             claimed = session.claim(self.name, worker_id, n, lease)
         return [Job(self, row, last_error) for row, last_error in claimed]
+
+    def due_in(self) -> float | None:
+        """Seconds until a claim may find a job: 0 when one is due; None when there is none, or the queue is paused.
+
+        Counts delayed jobs, and those whose lease will run out. A read: for whoever waits before the next claim.
+        """
+        with self.db._storage.reading() as session:
+            claimable = session.claimable(self.name)
+        if claimable.now:
+            return 0.0
+        return None if claimable.next_at is None else max(0.0, claimable.next_at - self.db._storage.clock.now())
 
     # Settling
 
@@ -174,9 +187,17 @@ class Queue(ResultVerbs, ShellVerbs):
         with writing(self.db._storage, tx) as session:
             return session.fail(*claim, reason, attempt)
 
-    def heartbeat(self, job_id: int, worker_id: str, extend_s: float | None = None) -> bool:
+    def release(self, job_id: int, worker_id: str, *, attempt: int | None = None, tx: object | None = None) -> bool:
+        """Give the job back unused: due at once, and the attempt does not count. False when the claim is lost."""
+        claimed_id, worker = _claim(job_id, worker_id)
+        with writing(self.db._storage, tx) as session:
+            return session.release([claimed_id], worker, attempt) > 0
+
+    def heartbeat(
+        self, job_id: int, worker_id: str, extend_s: float | None = None, *, attempt: int | None = None
+    ) -> bool:
         """Keep the job for that long from now. False once the lease has run out, even if nobody took it over."""
-        return self._extend(job_id, worker_id, extend_s, None) is not None
+        return self._extend(job_id, worker_id, extend_s, attempt) is not None
 
     def _extend(self, job_id: int, worker_id: str, extend_s: float | None, attempt: int | None) -> float | None:
         lease = self.visibility_timeout_s if extend_s is None else seconds(extend_s, "extend_s")

@@ -156,8 +156,9 @@ class Scheduler:
 
     def tick(self, now: float | None = None) -> list[Fire]:
         """Enqueue what is due; each (schedule, time) once, however many processes tick."""
+        at = None if now is None else seconds(now, "now")
         with self.db._storage.transaction() as session:
-            return session.tick(session.now() if now is None else now)
+            return session.tick(session.now() if at is None else at)
 
     async def run(self, stop_event: asyncio.Event | None = None) -> None:
         """Fire schedules until stopped. LockHeld when another scheduler leads; LeadershipLost when it took over."""

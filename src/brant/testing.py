@@ -61,7 +61,8 @@ class FakeClock(Clock):
 def drain(queue: Queue, handler: Callable[[Job], Any], *, limit: int = 10_000) -> int:
     """Run `handler` on every job that is due, and ack it; tells how many ran.
 
-    An exception of the handler is not hidden: the job is put back, and the exception is raised.
+    An exception of the handler is not hidden: it is raised, after the job was put back (or, on its last attempt, has
+    become a dead letter).
     """
     worker = queue.db.unique_worker_id()
     for count in range(limit):

@@ -15,12 +15,13 @@ from brant.testing import FakeClock
 from tests.conformance.conftest import Backend
 
 LARGE_TABLES = re.compile(r"\b(_honker_(live|dead|stream|notifications)|_brant_attempts)\b")
+LISTS_ALL_QUEUES = {"queue_names", "queue_names_with_dead"}
 ONCE_IN_A_WHILE = {"prune_notifications", "rescue_old_pending", "rescue_old_processing"}
 CHECKED = sorted(name for name, sql in STATEMENTS.items() if LARGE_TABLES.search(sql) and name not in ONCE_IN_A_WHILE)
 
 # A JSON argument, the rows of a recursion, a subquery of a few rows, and small tables of which all rows are wanted.
 MAY_BE_SCANNED = re.compile(
-    r"SCAN (json_each|item|level|seen|CONSTANT ROW|\(subquery-\d+\)|_brant_queues|sqlite_sequence|consumer)( |$)"
+    r"SCAN (json_each|item|level|seen|CONSTANT ROW|\(subquery-\d+\)|sqlite_sequence|consumer)( |$)"
 )
 BY_ID = "INTEGER PRIMARY KEY"
 
@@ -77,6 +78,12 @@ def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", params)]
 
 
+def walks_a_table(step: str, name: str) -> bool:
+    if name in LISTS_ALL_QUEUES and step == "SCAN _brant_queues":
+        return False
+    return "SCAN" in step and not MAY_BE_SCANNED.match(step)
+
+
 def analyzed(storage: SqliteStorage) -> sqlite3.Connection:
     """As after the ANALYZE of an application: the planner then judges by what is in the tables."""
     with storage.transaction() as session:
@@ -105,8 +112,7 @@ def test_no_statement_walks_a_table_that_may_be_large(
     connection: sqlite3.Connection, statements: dict[str, str]
 ) -> None:
     scans = {
-        name: [step for step in plan(connection, statements[name]) if "SCAN" in step and not MAY_BE_SCANNED.match(step)]
-        for name in CHECKED
+        name: [step for step in plan(connection, statements[name]) if walks_a_table(step, name)] for name in CHECKED
     }
     assert {name: steps for name, steps in scans.items() if steps} == {}
 
@@ -153,7 +159,7 @@ def crowd(session: Session, kind: str, clock: FakeClock) -> None:
             session.take("q", 1)  # pays for them once
         case "other queues":
             for number in range(2_000):
-                session.enqueue(f"queue-{number}", "1", unique_key="k", unique_for=60)
+                session.enqueue(f"before-q-{number}", "1", unique_key="k", unique_for=60)
 
 
 def claim_and_ack(session: Session) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from brant.errors import DatabaseReplaced
+from brant.errors import DatabaseClosed, DatabaseReplaced
+from brant.storage.sqlite.wake import FileWatch
 from tests.storage.watched import DEAF, MODES, QUIET, SOON, App, linux, other_process, waiting
 
 
@@ -137,17 +138,19 @@ def test_waiters_of_a_file_that_is_gone_fail_within_a_second(app: App, harm: Cal
 
 
 @linux
-def test_wal_may_come_and_go_before_the_first_subscription(tmp_path: Path) -> None:
+def test_wal_may_be_missing_at_first_and_its_other_users_may_come_and_go(tmp_path: Path) -> None:
     with closing(App(tmp_path / "app.db")) as app:
         app.owner.close()
-        assert not app.path.with_name("app.db-wal").exists()
-        bell = app.watch.subscribe()
-        assert app.watch.mode == "inotify"
-        for _ in range(3):  # each time the last connection but the watch's is closed
+        assert not (tmp_path / "app.db-wal").exists()
+        watch = FileWatch(str(app.path), app.connect)
+        bell = watch.subscribe()
+        assert watch.mode == "inotify"
+        for _ in range(3):  # each time, the last connection but the watch's is closed
             with other_process(app.path) as commit:
                 commit(1)
                 assert bell.wait(SOON)
-        app.watch.check_file()
+        watch.check_file()
+        watch.close(DatabaseClosed("closed by the test"))
 
 
 def test_without_wal_it_polls_says_so_and_is_not_deterred_by_a_lock(tmp_path: Path) -> None:

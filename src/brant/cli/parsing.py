@@ -24,7 +24,11 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def protected(command: str, words: list[str]) -> list[str]:
-    """The words with a `--` before a message, so that text which begins with a dash is data."""
+    """The words with a `--` before what is data, so that argparse leaves it alone, whatever it looks like."""
+    if command == "lock" and "--" in words:
+        # argparse strips a `--` for each positional argument, also from the middle of the command to run.
+        end = words.index("--")
+        return [*words[:end], "--", *words[end:]]
     if command != "write":
         return words
     for position, word in enumerate(words):

@@ -88,6 +88,13 @@ class ScheduleRow(NamedTuple):
     error: str | None
 
 
+def with_text(row: Row) -> Row:
+    """The row with its payload, the third column, as text; bytes that are not UTF-8 stay recognisable in it."""
+    if isinstance(row[2], str):
+        return row
+    return (row[0], row[1], row[2].decode("utf-8", "surrogateescape"), *row[3:])
+
+
 class Statements(ABC):
     """Runs named statements on one connection; what all verbs stand on."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from brant.storage.base import JobRow, Row, Statements, moment_after
+from brant.storage.base import JobRow, Row, Statements, moment_after, with_text
 from brant.storage.rows import NamedTuple
 
 JOB_EVENTS_TOPIC = "_brant:jobs"
@@ -110,7 +110,7 @@ class JobVerbs(Statements):
         paused, events = self.upkeep(params)
         if paused or limit == 0:
             return []
-        claimed = [(JobRow(*row[:12]), row[12]) for row in self.rows("claim", params)]
+        claimed = [(JobRow(*with_text(row[:12])), row[12]) for row in self.rows("claim", params)]
         # RETURNING gives rows in the order of the table, not in that of the claim.
         claimed.sort(key=lambda found: (-found[0].priority, found[0].run_at, found[0].id))
         if events:
@@ -181,7 +181,7 @@ class JobVerbs(Statements):
         owned = self.rows("owned_job", claim)
         if not owned:
             return False
-        job = JobRow(*owned[0][:12])
+        job = JobRow(*with_text(owned[0][:12]))
         self.changed("note_error", claim | {"attempt": job.attempts, "error": error})
         if job.attempts >= job.max_attempts:
             self.bury([job_id], error)
@@ -221,7 +221,7 @@ class JobVerbs(Statements):
 
     def get_job(self, job_id: int) -> JobRow | None:
         found = self.rows("get_job", {"id": job_id})
-        return JobRow(*found[0]) if found else None
+        return JobRow(*with_text(found[0])) if found else None
 
     def attempt_errors(self, job_id: int) -> list[Row]:
         return self.rows("attempt_errors", {"id": job_id})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from brant.storage.base import DeadRow, MessageRow, Row
+from brant.storage.base import DeadRow, MessageRow, Row, with_text
 from brant.storage.jobs import JobVerbs
 from brant.storage.rows import NamedTuple
 
@@ -52,7 +52,7 @@ class MessageVerbs(JobVerbs):
     ) -> list[MessageRow]:
         """The due rows, in order, left where they are; `seen` continues behind that row."""
         if message_id is not None:
-            return [MessageRow(*row) for row in self.rows("peek_id", self._range(queue, 1, None, None, message_id))]
+            return _in_order(self.rows("peek_id", self._range(queue, 1, None, None, message_id)))
         params = self._range(queue, limit, after, before, None) | {
             "seen_id": seen and seen.id,
             "seen_priority": seen and seen.priority,
@@ -76,6 +76,7 @@ class MessageVerbs(JobVerbs):
         moved = _in_order(self.rows("move" if message_id is None else "move_id", params))
         if moved:
             self.changed("register_queue", {"queue": destination})
+            self.changed("drop_unique_of", {"ids": json.dumps([row.id for row in moved])})
         return moved
 
     def _range(
@@ -115,11 +116,12 @@ class MessageVerbs(JobVerbs):
         self.changed("record_queue_events", {"queue": queue, "events": int(events)})
 
     def list_dead(self, queue: str, after: int, limit: int) -> list[DeadRow]:
-        return [DeadRow(*row) for row in self.rows("list_dead", {"queue": queue, "after": after, "limit": limit})]
+        found = self.rows("list_dead", {"queue": queue, "after": after, "limit": limit})
+        return [DeadRow(*with_text(row)) for row in found]
 
     def get_dead(self, job_id: int) -> DeadRow | None:
         found = self.rows("get_dead", {"id": job_id})
-        return DeadRow(*found[0]) if found else None
+        return DeadRow(*with_text(found[0])) if found else None
 
     def requeue_dead(self, ids: Sequence[int]) -> int:
         """Back to their queues, due now, with all their attempts."""
@@ -150,4 +152,4 @@ class MessageVerbs(JobVerbs):
 
 def _in_order(rows: Sequence[Row]) -> list[MessageRow]:
     # RETURNING gives rows in the order of the table, not in that in which they were chosen.
-    return sorted((MessageRow(*row) for row in rows), key=lambda row: (-row.priority, row.run_at, row.id))
+    return sorted((MessageRow(*with_text(row)) for row in rows), key=lambda row: (-row.priority, row.run_at, row.id))

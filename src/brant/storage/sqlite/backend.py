@@ -13,7 +13,15 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 
 from brant.clock import Clock
-from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced, InvalidValue, StorageError, TransactionError
+from brant.errors import (
+    BrantError,
+    DatabaseClosed,
+    DatabaseReplaced,
+    InvalidValue,
+    StorageError,
+    StorageFull,
+    TransactionError,
+)
 from brant.storage.base import Storage
 from brant.storage.session import Session
 from brant.storage.sqlite.adopt import begins_by_itself, sqlite_connection
@@ -55,6 +63,7 @@ class SqliteStorage(Storage):
         busy_timeout_ms: int = 5000,
         synchronous: str = "NORMAL",
         watcher: Literal["auto", "poll"] = "auto",
+        poll_s: float | None = None,
         create: bool = True,
     ) -> None:
         self.clock = clock
@@ -76,12 +85,13 @@ class SqliteStorage(Storage):
         self._slot_owner: int | None = None
         self._slot_block: WriteTransaction | None = None
         self._changes_before = 0
+        self._short_of_room = False
         self._idle_readers: list[SqliteSession] = []
         self._idle_readers_lock = threading.Lock()
         self._readers_lent = 0
         self._idle_at_fork = False
         self._reader_slots = threading.BoundedSemaphore(max_readers)
-        self._watch = FileWatch(self.target, self._connect_reader, mode=watcher)
+        self._watch = FileWatch(self.target, self._connect_reader, mode=watcher, poll_s=poll_s)
         self._next_file_check = 0.0
         self._next_checkpoint = 0.0
         self._log_pages = 0
@@ -107,10 +117,12 @@ class SqliteStorage(Storage):
         try:
             self.require_open()
             self._check_file()
+            if self._short_of_room:
+                self._make_room()
             self._writer.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._slot.release()
-            raise translated(error) from error
+            raise self._explained(error) from error
         except BaseException:
             self._undo()
             self._slot.release()
@@ -128,7 +140,9 @@ class SqliteStorage(Storage):
             self._checkpoint_now_and_then(rows_written)
         except sqlite3.Error as error:
             self._undo()
-            raise translated(error) from error
+            problem = self._explained(error)
+            self._short_of_room |= isinstance(problem, StorageFull)
+            raise problem from error
         finally:
             self._release_slot()
         if rows_written:
@@ -142,11 +156,12 @@ class SqliteStorage(Storage):
                 "nothing more can be done in it"
             )
 
-    def rollback(self) -> None:
+    def rollback(self, cause: BaseException | None) -> None:
         try:
             # In a child after fork the transaction is the parent's.
             if self.unusable is None:
                 self._undo()
+                self._short_of_room |= isinstance(cause, StorageFull)
         finally:
             self._release_slot()
 
@@ -157,6 +172,13 @@ class SqliteStorage(Storage):
     def _release_slot(self) -> None:
         self._slot_owner = self._slot_block = None
         self._slot.release()
+
+    def _explained(self, error: sqlite3.Error) -> Exception:
+        try:
+            self._watch.check_file()
+        except DatabaseReplaced as reason:
+            return reason  # SQLite itself calls that an I/O error, or worse
+        return translated(error)
 
     def _check_file(self) -> None:
         # A replaced file would take every further commit with it in silence, into an inode that nobody can open.
@@ -177,6 +199,13 @@ class SqliteStorage(Storage):
         if (too_large or self._log_pages > _CHECKPOINT_PAGES) and time.monotonic() > self._next_checkpoint:
             # A log that is overwritten is much faster than one that has to grow anew: shrink it only when it must be.
             self._checkpoint("TRUNCATE" if too_large else "RESTART")
+
+    def _make_room(self) -> None:
+        # Once the disk was full, and until there is plenty again: the little that is left is not for the log to grow.
+        import shutil
+
+        self._checkpoint("TRUNCATE")
+        self._short_of_room = shutil.disk_usage(self.target).free < 2 * _LARGEST_LOG_BYTES
 
     def _checkpoint(self, mode: str) -> None:
         self._writer.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_PATIENCE_MS}")
@@ -263,7 +292,7 @@ class SqliteStorage(Storage):
         try:
             return connect(self.target, read_only=True, **self._settings)  # type: ignore[arg-type]
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise self._explained(error) from error
 
     # Life
 
@@ -378,7 +407,7 @@ class WriteTransaction:
         if kind is None:
             self._storage.commit()
         else:
-            self._storage.rollback()
+            self._storage.rollback(error)
 
 
 def _open_file(path: str, busy_timeout_ms: int, synchronous: str, create: bool) -> sqlite3.Connection:

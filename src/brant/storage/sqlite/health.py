@@ -69,5 +69,5 @@ def file_size(path: str) -> int:
     """Bytes of a file, 0 when there is none; asked of the directory, for the file itself may not be opened."""
     try:
         return os.stat(path).st_size
-    except FileNotFoundError:
+    except OSError:
         return 0

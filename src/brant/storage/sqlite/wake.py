@@ -23,7 +23,7 @@ from brant.storage.subscription import Subscribers, Subscription
 CHECK_S: Final = 0.5  # how often the file's identity is checked, and commits are found that no event told of
 FIRST_LOOK_S: Final = 0.000_05  # an event comes before its commit is visible: look again after this long,
 SETTLE_S: Final = 0.1  # then less and less often, until nothing has happened for this long
-CALM_ROUNDS: Final = 4  # with events in every round the pause doubles so often: a busy writer wants the GIL too
+CALM_ROUNDS: Final = 4  # while events do not cease the pause doubles, so many times: a busy writer needs the GIL
 BUSY_POLL_S: Final = 0.001
 IDLE_POLL_S: Final = 0.05
 BUSY_FOR_S: Final = 1.0  # how long a polled file counts as busy after a commit
@@ -37,7 +37,9 @@ class FileWatch:
     `connect` gives a connection in autocommit mode for any thread. The owner keeps another open: else `-wal` may go.
     """
 
-    def __init__(self, path: str, connect: Connect, mode: Literal["auto", "poll"] = "auto") -> None:
+    def __init__(
+        self, path: str, connect: Connect, mode: Literal["auto", "poll"] = "auto", poll_s: float | None = None
+    ) -> None:
         self.subscribers = Subscribers()
         self.degraded: str | None = None  # why inotify is not in use, or the last error
         self._path = Path(path).absolute()
@@ -53,6 +55,7 @@ class FileWatch:
         self._lock = threading.RLock()
         # What follows is the watcher's: the kernel's number, rounds in a row with events, and monotonic times.
         self._wants_inotify = mode == "auto"
+        self._poll_s = poll_s  # None: often while there are commits, less often without
         self._watch: int | None = None
         self._burst = 0
         self._active = self._next_look = self._next_check = 0.0
@@ -297,20 +300,20 @@ class _Watcher:
             if file.look() or written:
                 file._active = now
             # A ring is no reason to stop: the events of the next commit may have come with those of this one.
-            file._burst = min(file._burst + 1, CALM_ROUNDS) if written else 0
             quiet = now - file._active
             if file.mode == "poll":
-                pause = min(max(BUSY_POLL_S, (quiet - BUSY_FOR_S) / 10), IDLE_POLL_S)
+                pause = file._poll_s or min(max(BUSY_POLL_S, (quiet - BUSY_FOR_S) / 10), IDLE_POLL_S)
             else:
                 pause = max(FIRST_LOOK_S * 2**file._burst, quiet) if quiet < SETTLE_S else CHECK_S
             file._next_look = min(file._next_check, now + pause)
+            file._burst = min(file._burst + 1, CALM_ROUNDS) if written else 0
         except Exception as error:
             file.give_up(error)
 
 
 _files: weakref.WeakSet[FileWatch] = weakref.WeakSet()
 _forking = threading.Lock()
-_held: list[threading.RLock] = []  # type: ignore[valid-type]
+_held: list[threading.RLock] = []
 
 
 def _hold_still() -> None:

@@ -12,8 +12,12 @@ max(:micros, (SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name =
 -- fragment: owned
 id = :id AND worker_id = :worker AND {{held}} AND (:attempt IS NULL OR attempts = :attempt)
 
+-- As bytes: a text that another program stored and that is not UTF-8 must not block the rows behind it.
+-- fragment: payload
+CAST(payload AS BLOB)
+
 -- fragment: job_columns
-id, queue, payload, state, priority, run_at, worker_id, claim_expires_at, attempts, max_attempts, created_at, expires_at
+id, queue, {{payload}}, state, priority, run_at, worker_id, claim_expires_at, attempts, max_attempts, created_at, expires_at
 
 -- The plus: without it SQLite scans the table where this stands behind RETURNING.
 -- fragment: wants_events
@@ -53,7 +57,7 @@ RETURNING id
 -- name: unique_holder
 SELECT job_id FROM _brant_unique AS held
 WHERE queue = :queue AND key = :key
-    AND (expires_at > :now OR EXISTS (SELECT 1 FROM _honker_live WHERE id = held.job_id))
+    AND (expires_at > :now OR EXISTS (SELECT 1 FROM _honker_live WHERE id = held.job_id AND queue = held.queue))
 
 -- name: hold_unique
 INSERT OR REPLACE INTO _brant_unique (queue, key, job_id, expires_at) VALUES (:queue, :key, :job_id, :expires_at)
@@ -203,10 +207,11 @@ SELECT attempt, worker_id, error, failed_at FROM _brant_attempts WHERE job_id = 
 -- name: extend
 UPDATE _honker_live SET claim_expires_at = :lease_end WHERE {{owned}} AND state = 'processing' RETURNING id
 
--- Gives back what was leased and not used: the attempt does not count.
+-- Gives back what was leased and not used. The attempt does not count because the job may have one more, not by lowering
+-- attempts: each claim raises that, and by it a late ack of this claim is told from one of the next.
 -- name: release
 UPDATE _honker_live
-SET state = 'pending', worker_id = NULL, claim_expires_at = NULL, attempts = max(attempts - 1, 0)
+SET state = 'pending', worker_id = NULL, claim_expires_at = NULL, max_attempts = max_attempts + 1
 WHERE id IN (SELECT value FROM json_each(:ids)) AND worker_id = :worker AND state = 'processing' AND {{held}}
     AND (:attempt IS NULL OR attempts = :attempt)
 RETURNING id

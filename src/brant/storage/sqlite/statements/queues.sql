@@ -66,7 +66,7 @@ RETURNING id, queue, attempts, {{wants_events}}
 id = :id AND queue = :queue AND state = 'pending' AND run_at <= :now AND (expires_at IS NULL OR expires_at > :now)
 
 -- fragment: message_columns
-id, queue, payload, priority, run_at, attempts
+id, queue, {{payload}}, priority, run_at, attempts
 
 -- name: take
 DELETE FROM _honker_live WHERE id IN (SELECT job.id {{ready_from}} AND {{in_range}} LIMIT :limit)
@@ -80,7 +80,7 @@ DELETE FROM _honker_live WHERE {{pending_message}} RETURNING {{message_columns}}
     OR (job.priority = :seen_priority AND (job.run_at, job.id) > (:seen_run_at, :seen_id)))
 
 -- name: peek
-SELECT job.id, job.queue, job.payload, job.priority, job.run_at, job.attempts
+SELECT job.id, job.queue, CAST(job.payload AS BLOB), job.priority, job.run_at, job.attempts
 {{ready_from}} AND {{in_range}} AND {{behind_seen}}
 LIMIT :limit
 
@@ -102,17 +102,21 @@ WHERE id = :id AND queue = :queue AND {{not_leased}} AND run_at <= :now AND atte
 -- name: move
 UPDATE _honker_live SET queue = :destination
 WHERE id IN (SELECT job.id {{ready_from}} AND {{in_range}} LIMIT :limit)
-RETURNING id, queue, payload, priority, run_at, attempts
+RETURNING id, queue, {{payload}}, priority, run_at, attempts
 
 -- name: move_id
 UPDATE _honker_live SET queue = :destination WHERE {{pending_message}} RETURNING {{message_columns}}
+
+-- A key belongs to the queue that it was given in.
+-- name: drop_unique_of
+DELETE FROM _brant_unique WHERE job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: delete_id
 DELETE FROM _honker_live WHERE id = :id AND queue = :queue AND {{not_leased}}
 RETURNING id, queue, attempts, {{wants_events}}
 
 -- fragment: dead_columns
-id, queue, payload, priority, run_at, attempts, max_attempts, last_error, created_at, died_at
+id, queue, {{payload}}, priority, run_at, attempts, max_attempts, last_error, created_at, died_at
 
 -- name: list_dead
 SELECT {{dead_columns}} FROM _honker_dead INDEXED BY _brant_dead_queue

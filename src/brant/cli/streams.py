@@ -1,0 +1,257 @@
+"""stream, notify, listen."""
+
+from __future__ import annotations
+
+from brant.arguments import decode_or_text
+from brant.cli.command import DONE, FAILED, NOTHING, Command
+from brant.cli.numbers import count, duration, whole_number
+from brant.cli.output import put, put_json
+from brant.cli.payloads import Lines, add_payload, payload_of, payloads_of_lines, text_of
+from brant.errors import InvalidValue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable, Iterator
+
+    import brant
+    from brant.cli.command import Context
+
+_LINES_A_TRANSACTION = 1000
+_PAGE = 1000
+
+
+def _stream_arguments(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(_ACTIONS))
+    _publish_arguments(actions.add_parser("publish", help="append an event and print its offset"))
+    _read_arguments(actions.add_parser("read", help="print the events that are there"))
+    _tail_arguments(actions.add_parser("tail", help="print the events that are there, and then those that come"))
+    consumers = actions.add_parser("consumers", help="show the named consumers, their offset and how far behind it is")
+    _add_topic(consumers)
+    _add_json(consumers)
+    _prune_arguments(actions.add_parser("prune", help="delete old events that every named consumer has passed"))
+    actions.add_parser("list", help="show the streams that hold events")
+
+
+def _stream(context: Context, options: Namespace) -> int:
+    return _ACTIONS[options.action](context, options)
+
+
+def _add_topic(parser: ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC", help="name of the stream")
+
+
+def _add_json(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _publish_arguments(parser: ArgumentParser) -> None:
+    _add_topic(parser)
+    add_payload(parser)
+    parser.add_argument("--key", metavar="K", help="what the event is about; stored with it")
+    parser.add_argument("--lines", action="store_true", help="each line of standard input is an event of its own")
+
+
+def _publish(context: Context, options: Namespace) -> int:
+    if not options.lines:
+        payload = payload_of(options, context)
+        with context.open(writes=True) as db:
+            put(str(db.stream(options.topic).publish(payload, options.key)))
+        return DONE
+    if options.payload not in (None, "-"):
+        raise InvalidValue("--lines reads standard input; leave the payload out")
+    with context.open(writes=True) as db:
+        payloads = payloads_of_lines(context, as_text=options.text)
+        published = _publish_all(db.stream(options.topic), options.key, payloads)
+    context.tell(f"Published {published} events to {options.topic!r}")
+    return DONE
+
+
+def _publish_all(stream: brant.Stream, key: str | None, payloads: Iterator[object]) -> int:
+    from itertools import islice
+
+    published = 0
+    try:
+        while batch := list(islice(payloads, _LINES_A_TRANSACTION)):
+            stream.publish_many(batch, [key] * len(batch))
+            published += len(batch)
+    except InvalidValue as error:
+        raise InvalidValue(f"{error}; published so far: the first {published} lines") from None
+    return published
+
+
+def _read_arguments(parser: ArgumentParser) -> None:
+    _add_topic(parser)
+    parser.add_argument("--after", metavar="N", type=whole_number, default=0, help="only events behind this offset")
+    parser.add_argument("--limit", metavar="N", type=count, help="at most so many (default: all)")
+    _add_json(parser)
+
+
+def _read(context: Context, options: Namespace) -> int:
+    show = _printer(options)
+    printed = 0
+    with context.open() as db:
+        for event in _events(db.stream(options.topic), options.after, options.limit):
+            show(event)
+            printed += 1
+    return DONE if printed else NOTHING
+
+
+def _events(stream: brant.Stream, after: int, limit: int | None) -> Iterator[brant.Event]:
+    """The events up to the present end of the stream, however many are published meanwhile."""
+    end = stream.head()
+    while after < end and limit != 0:
+        page = [event for event in stream.read(after, min(limit or _PAGE, _PAGE)) if event.offset <= end]
+        yield from page
+        if not page:  # pruned meanwhile
+            return
+        after = page[-1].offset
+        limit = None if limit is None else limit - len(page)
+
+
+def _printer(options: Namespace) -> Callable[[brant.Event], None]:
+    lines = Lines(as_json=options.json)
+
+    def show(event: brant.Event) -> None:
+        # Not event.payload: one event of another program that is not JSON must not stop all that follow it.
+        payload = decode_or_text(event.payload_text)
+        fields = {
+            "offset": event.offset,
+            "topic": event.topic,
+            "key": event.key,
+            "payload": payload,
+            "created_at": event.created_at,
+        }
+        lines.put(f"{event.offset}\t{event.key or ''}\t{text_of(payload)}", fields)
+
+    return show
+
+
+def _tail_arguments(parser: ArgumentParser) -> None:
+    _add_topic(parser)
+    parser.add_argument("--consumer", metavar="NAME", help="go on where this consumer stopped, and save how far it got")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="N",
+        type=whole_number,
+        help="begin behind this offset (default: where the consumer stopped, or the first event)",
+    )
+    _add_json(parser)
+
+
+def _tail(context: Context, options: Namespace) -> int:
+    from brant.cli.following import tail
+
+    return tail(context, options, _printer(options))
+
+
+def _consumers(context: Context, options: Namespace) -> int:
+    with context.open() as db:
+        consumers = db.stream(options.topic).consumers()
+    if options.json:
+        for consumer in consumers:
+            put_json({"name": consumer.name, "offset": consumer.offset, "lag": consumer.lag})
+    elif consumers:
+        from brant.cli.terminal import table
+
+        table([(each.name, str(each.offset), str(each.lag)) for each in consumers], ("CONSUMER", "OFFSET", "LAG"))
+    return DONE
+
+
+def _prune_arguments(parser: ArgumentParser) -> None:
+    _add_topic(parser)
+    parser.add_argument("--up-to", metavar="N", type=whole_number, help="only events up to this offset")
+    parser.add_argument("--older-than", metavar="S", type=duration, help="only events older than so many seconds")
+    parser.add_argument("--keep", metavar="N", type=whole_number, help="keep the newest N events")
+    parser.add_argument("--past-consumers", action="store_true", help="also events that a consumer has not read yet")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _prune(context: Context, options: Namespace) -> int:
+    if options.up_to is None and options.older_than is None and options.keep is None:
+        raise InvalidValue("say which events: give --up-to, --older-than or --keep")
+    if not options.yes and not _confirmed(options):
+        context.tell("Nothing was deleted")
+        return FAILED
+    with context.open() as db:
+        deleted = db.stream(options.topic).prune(
+            up_to=options.up_to,
+            older_than_s=options.older_than,
+            keep=options.keep,
+            past_consumers=options.past_consumers,
+        )
+    context.tell(f"Deleted {deleted} events of {options.topic!r}")
+    return DONE
+
+
+def _confirmed(options: Namespace) -> bool:
+    from brant.cli.terminal import confirm
+
+    unread = ", even those that a consumer has not read yet" if options.past_consumers else ""
+    return confirm(f"Delete old events of {options.topic!r}{unread}?")
+
+
+def _list(context: Context, options: Namespace) -> int:  # noqa: ARG001
+    with context.open() as db:
+        for name in db.list_streams():
+            put(name)
+    return DONE
+
+
+_ACTIONS: dict[str, Callable[[Context, Namespace], int]] = {
+    "publish": _publish,
+    "read": _read,
+    "tail": _tail,
+    "consumers": _consumers,
+    "prune": _prune,
+    "list": _list,
+}
+
+
+def _notify_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("channel", metavar="CHANNEL", help="name of the channel")
+    add_payload(parser)
+
+
+def _notify(context: Context, options: Namespace) -> int:
+    payload = payload_of(options, context)
+    with context.open(writes=True) as db:
+        put(str(db.notify(options.channel, payload)))
+    return DONE
+
+
+def _listen_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("channel", metavar="CHANNEL", help="name of the channel")
+    _add_json(parser)
+    parser.add_argument("--count", metavar="N", type=count, help="end after so many notifications")
+    parser.add_argument("--timeout", metavar="S", type=duration, help="end when none came for so many seconds")
+
+
+def _listen(context: Context, options: Namespace) -> int:
+    from brant.cli.following import listen
+
+    return listen(context, options)
+
+
+COMMANDS = {
+    "stream": Command(
+        "publish, read and follow durable events",
+        _stream_arguments,
+        _stream,
+        description="Events that stay, read by any number of consumers at their own pace.",
+    ),
+    "notify": Command(
+        "send a notification to whoever listens, and print its id",
+        _notify_arguments,
+        _notify,
+        description="Send a notification to whoever listens on the channel at this moment, and print its id.",
+    ),
+    "listen": Command(
+        "print notifications as they come",
+        _listen_arguments,
+        _listen,
+        description="Print the notifications of a channel from now on, until interrupted. Exit code 0 after --count or "
+        "when stopped by a signal, 2 when none came for --timeout seconds.",
+    ),
+}
