@@ -116,6 +116,11 @@ class Model:
     def after(self, seconds: float) -> float:
         return self.second + seconds if seconds == int(seconds) else self.now + seconds
 
+    def moments(self) -> set[float]:
+        """Where a job becomes due, expires or loses its lease, or a key is free."""
+        times = {time for job in self.live.values() for time in (job.run_at, job.expires_at, job.lease_end)}
+        return {time for time in times | {key.until for key in self.keys.values()} if time is not None}
+
     def lease_holds(self, job: Job) -> bool:
         """A lease that ends on a whole second holds through that second."""
         if job.lease_end is None:
@@ -227,7 +232,7 @@ class Model:
             job.attempts += 1
             job.worker = worker
             job.lease_end = self.after(lease)
-        return [(job, job.failures[-1].error if job.attempts > 1 else None) for job in chosen]
+        return [(job, job.failures[-1].error if job.attempts > 1 and job.failures else None) for job in chosen]
 
     def owned(self, job_id: int, worker: str, attempt: int | None) -> Job | None:
         job = self.live.get(job_id)
@@ -295,11 +300,15 @@ class Model:
         return self.due(queue, after, before)[:limit]
 
     def read_under_lease(self, queue: str, batch_size: int, consumed: int) -> list[Job]:
-        """Take `consumed` of a leased batch and give the rest back, as if it had not been claimed."""
+        """Take `consumed` of a leased batch and give the rest back: these claims count, and are allowed for."""
         self.tidy(queue)
         batch = [] if queue in self.paused else self.due(queue)[:batch_size]
+        for job in batch:
+            job.attempts += 1
         for job in batch[:consumed]:
             del self.live[job.id]
+        for job in batch[consumed:]:
+            job.max_attempts += 1
         return batch
 
     def move(
@@ -316,6 +325,7 @@ class Model:
         for job in moved:
             job.queue = target
             self.known_queues.add(target)
+            self.keys = {name: key for name, key in self.keys.items() if key.holder != job.id}
         return moved
 
     def delete_message(self, queue: str, message_id: int) -> bool:

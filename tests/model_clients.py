@@ -97,6 +97,13 @@ class TwoClients(RuleBasedStateMachine):
         self.clock.step_wall(span)
         self.tell_the_time()
 
+    @precondition(lambda self: self.model.moments())
+    @rule(pick=st.integers(0, 15), span=st.sampled_from([-0.25, 0, 0.25, 0.75, 1]))
+    def go_where_something_may_change(self, pick: int, span: float) -> None:
+        moments = sorted(self.model.moments())
+        self.clock.step_wall(moments[pick % len(moments)] + span - self.clock.now())
+        self.tell_the_time()
+
     def tell_the_time(self) -> None:
         self.model.now = self.committed.now = self.clock.now()
 

@@ -202,6 +202,29 @@ def test_300_listeners_that_are_dropped_leave_no_threads(db: brant.Database) -> 
     assert all(_take(listener, 1) == [1] for listener in held)
 
 
+def test_get_waits_no_longer_than_told(db: brant.Database) -> None:
+    listener = db.listen("c", fallback_poll_s=None)
+    assert listener.get(timeout=0) is None
+    assert listener.get(timeout=0.01) is None
+    sent = [db.notify("c", number) for number in range(2)]
+    got = [listener.get(timeout=0), listener.get()]
+    assert [notification and notification.id for notification in got] == sent
+    assert listener.get(timeout=0) is None
+
+
+def test_get_is_woken_by_a_notification_and_by_closing(db: brant.Database) -> None:
+    listener = db.listen("c", fallback_poll_s=None)
+    coming = in_thread(listener.get, PATIENCE_S)
+    db.notify("c", "here")
+    notification = coming.result(PATIENCE_S)
+    assert notification is not None
+    assert notification.payload == "here"
+    ended = in_thread(listener.get)
+    listener.close()
+    assert ended.result(PATIENCE_S) is None
+    assert listener.get() is None
+
+
 def test_closing_ends_whoever_listens(db: brant.Database) -> None:
     with db.listen("c", fallback_poll_s=None) as listener:
         waiting = in_thread(list, listener)

@@ -202,6 +202,35 @@ def test_the_background_renewal_notices_a_loss(db: brant.Database, caplog: pytes
     assert "'job'" in caplog.text
 
 
+def test_who_asked_for_it_is_told_of_a_loss(db: brant.Database, caplog: pytest.LogCaptureFixture) -> None:
+    told = threading.Event()
+    lock = db.lock("job", ttl=0.3)
+    lock.on_lost = told.set
+    with lock:
+        _steal(db)
+        assert told.wait(PATIENCE_S)
+        assert lock.lost
+    assert caplog.text == ""
+
+
+def test_a_release_is_no_loss(db: brant.Database) -> None:
+    told = threading.Event()
+    lock = db.lock("job", ttl=0.3)
+    lock.on_lost = told.set
+    with lock:
+        pass
+    assert not told.is_set()
+
+
+def test_whoever_asked_is_told_of_the_loss(db: brant.Database) -> None:
+    told = threading.Event()
+    lock = db.lock("job", ttl=0.3)
+    lock.on_lost = told.set
+    with lock:
+        _steal(db)
+        assert told.wait(PATIENCE_S)
+
+
 def test_a_renewal_that_can_not_reach_the_database_is_tried_again(path: Path) -> None:
     warnings = Warnings("brant.lock")
     with brant.open(path, busy_timeout_ms=0) as db, db.lock("job", ttl=2.4) as lock:

@@ -24,7 +24,7 @@ from tests.model import Job
 from tests.model_clients import ATTEMPTS, LEASES, STREAMS, TwoClients, clients, no_transaction, queues, spans
 
 streams = st.sampled_from(STREAMS)
-workers = st.sampled_from(["w1", "w2"])
+workers = st.sampled_from(["w1", "w1", "w2"])
 consumers = st.sampled_from(["c1", "c2"])
 picks = st.integers(0, 15)
 maybe_picks = st.none() | picks

@@ -273,6 +273,29 @@ def test_a_delivery_that_is_cut_off_is_due_again_at_once(timed: brant.Database) 
     run(test())
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_delivery_that_keeps_the_stop_to_itself_is_settled_and_the_worker_ends(db: brant.Database, left: int) -> None:
+    started = asyncio.Event()
+
+    async def stubborn(payload: object) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if left:
+                raise ValueError("something else") from None
+
+    async def test() -> None:
+        outbox = db.outbox("mail", stubborn)
+        outbox.enqueue(1)
+        async with working(outbox):
+            await started.wait()
+        assert outbox.queue.stats().claimed == 0
+        assert outbox.queue.stats().pending == left
+
+    run(test())
+
+
 def test_a_worker_that_is_stopped_while_it_waits_leaves_nothing_claimed(db: brant.Database) -> None:
     outbox = db.outbox("mail", lambda _: None)
 

@@ -175,9 +175,9 @@ class Database:
         with self._storage.reading() as session:
             return session.last_job_id()
 
-    def health(self) -> Health:
-        """What is wrong, if anything, and a few facts."""
-        return self._storage.health()
+    def health(self, *, thorough: bool = False) -> Health:
+        """What is wrong, if anything, and a few facts; `thorough` reads the whole file to check it."""
+        return self._storage.health(thorough=thorough)
 
     # SQL
 

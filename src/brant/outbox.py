@@ -85,6 +85,8 @@ class Outbox:
                     await _pause(error)
                 else:
                     await self._deliver(job, thread)
+                    if _is_being_stopped():
+                        raise asyncio.CancelledError  # which the delivery has kept to itself
         finally:
             thread.shutdown(wait=False)
             await asyncio.to_thread(claims.close)
@@ -106,7 +108,7 @@ class Outbox:
             await self._call(job, payload, thread)
         except (Exception, asyncio.CancelledError) as error:
             # A cancellation of something inside the delivery is a failure like any other.
-            if _is_being_stopped():
+            if isinstance(error, asyncio.CancelledError) and _is_being_stopped():
                 raise
             return partial(job.retry, self._delay(error, job.attempts), _reason(error))
         return job.ack

@@ -46,9 +46,9 @@ SETTLE: dict[str, Settle] = {
     "retry": lambda session, job_id, worker, attempt: session.retry(job_id, worker, 0, "again", attempt),
     "fail": lambda session, job_id, worker, attempt: session.fail(job_id, worker, "broken", attempt),
     "extend": lambda session, job_id, worker, attempt: session.extend(job_id, worker, 60, attempt),
-    "release": lambda session, job_id, worker, _: session.release([job_id], worker),
+    "release": lambda session, job_id, worker, attempt: session.release([job_id], worker, attempt),
 }
-FENCED = ["ack", "retry", "fail", "extend"]
+FENCED = ["ack", "retry", "fail", "extend", "release"]
 
 
 @pytest.mark.guarantee("G4")
@@ -90,6 +90,18 @@ def test_a_namesake_of_an_earlier_attempt_settles_nothing(session: Session, cloc
     job_id = enqueued_and_claimed(session, lease=10)
     clock.advance(11)
     session.claim("q", "w", 1, 10)
+    assert not SETTLE[verb](session, job_id, "w", 1)
+    assert SETTLE[verb](session, job_id, "w", 2)
+
+
+@pytest.mark.guarantee("G4")
+@pytest.mark.parametrize("verb", FENCED)
+def test_a_claim_that_was_released_settles_nothing_even_if_a_namesake_claimed_again(
+    session: Session, verb: str
+) -> None:
+    job_id = enqueued_and_claimed(session)
+    session.release([job_id], "w")
+    session.claim("q", "w", 1, 60)
     assert not SETTLE[verb](session, job_id, "w", 1)
     assert SETTLE[verb](session, job_id, "w", 2)
 
@@ -193,12 +205,15 @@ def test_a_renewed_lease_counts_from_now(session: Session, clock: FakeClock, lea
     assert (job.claim_expires_at, job.state, job.attempts) == (end, "processing", 1)
 
 
+@pytest.mark.guarantee("G5")
 def test_a_released_job_is_due_at_once_and_its_attempt_does_not_count(session: Session) -> None:
     job_id = enqueued_and_claimed(session, max_attempts=1)
     assert session.release([job_id, 1], "w") == 1
     assert session.release([job_id], "w") == 0
     ((job, last_error),) = session.claim("q", "w", 1, 60)
-    assert (job.id, job.attempts, last_error) == (job_id, 1, None)
+    assert (job.id, last_error) == (job_id, None)
+    session.retry(job_id, "w", 0, "the one attempt that it had")
+    assert session.get_dead(job_id) is not None
 
 
 # Cancel

@@ -39,8 +39,8 @@ def test_a_job_that_waits_for_its_retry_holds_its_key(session: Session) -> None:
     assert session.enqueue("q", "2", unique_key="k") == holder
 
 
-@pytest.mark.parametrize("end", ["ack", "fail", "cancel", "take", "delete_message", "delete_queue"])
-def test_a_key_is_free_once_its_job_is_gone(session: Session, end: str) -> None:
+@pytest.mark.parametrize("end", ["ack", "fail", "cancel", "take", "move", "delete_message", "delete_queue"])
+def test_a_key_is_free_once_its_job_is_gone_from_the_queue(session: Session, end: str) -> None:
     holder = session.enqueue("q", "1", unique_key="k")
     if end in ("ack", "fail"):
         session.claim("q", "w", 1, 60)
@@ -53,6 +53,8 @@ def test_a_key_is_free_once_its_job_is_gone(session: Session, end: str) -> None:
             session.cancel(holder)
         case "take":
             session.take("q", 1)
+        case "move":
+            session.move("q", "there", 1)
         case "delete_message":
             session.delete_message("q", holder)
         case _:

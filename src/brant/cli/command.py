@@ -65,6 +65,10 @@ class Context:
         target = self.target()
         if target.must_exist and not writes and not os.path.exists(target.path):
             raise StorageError(f"there is no database at {target.path}, which {target.reason} names; write to it first")
+        return self.open_target(target)
+
+    def open_target(self, target: Target) -> brant.Database:
+        """That database; its file and one directory above it are made where they are missing."""
         _make_parent(target.path)
         return brant.open(
             target.path,

@@ -36,7 +36,7 @@ def _lock_arguments(parser: ArgumentParser) -> None:
 
 def _lock(context: Context, options: Namespace) -> int:
     # Of the two that argparse was given to strip, one `--` may be left.
-    words = options.command[1:] if options.command[0] == "--" else options.command
+    words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:
         raise InvalidValue("no command: type it behind --")
     guarded = _GuardedCommand(words)

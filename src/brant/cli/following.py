@@ -65,7 +65,7 @@ def tail(context: Context, options: Namespace, show: Callable[[brant.Event], Non
         commits = db.update_events()
         stop = StopSignals(commits.close)
         progress = Progress(stream, options.consumer, options.start)
-        context.tell(f"Following stream {stream.name!r} from behind offset {progress.printed}...")
+        context.tell(f"Following stream {stream.name!r} after offset {progress.printed}...")
         while not stop.requested():
             page = stream.read(progress.printed)
             for event in page:
@@ -73,9 +73,8 @@ def tail(context: Context, options: Namespace, show: Callable[[brant.Event], Non
                 progress.advance(event.offset)
                 if stop.requested():
                     break
-            else:
-                progress.save_if_possible()
             if not page:
+                progress.save_if_possible()
                 commits.wait(_LONGEST_WAIT_S)
         progress.save()
     return DONE

@@ -10,6 +10,7 @@ from brant.errors import InvalidValue, QueueNameError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
 
@@ -19,8 +20,23 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, **settings: object) -> None:
         super().__init__(allow_abbrev=False, **settings)  # type: ignore[arg-type]
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Takes a payload behind an option too, where argparse has settled that there is none."""
+        found, left = super().parse_known_args(args, namespace)
+        late = left[1:] if left[:1] == ["--"] else [word for word in left if not _is_option(word)]
+        if len(late) == 1 and late == left[-1:] and getattr(found, "payload", "") is None:
+            found.payload = late[0]
+            return found, [word for word in left[:-1] if word != "--"]
+        return found, left
+
     def error(self, message: str) -> NoReturn:
         raise InvalidValue(f"{message}; see {self.prog} --help")
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word != "-" and not word[1].isdigit()
 
 
 def protected(command: str, words: list[str]) -> list[str]:

@@ -111,8 +111,10 @@ class _Runner:
 
         with Bell(self._queue.db.update_events()) as bell:
             try:
+                wait_s = self._round(bell.stop_requests)
                 while not self._is_finished():
-                    bell.wait(self._round(bell.stop_requests))
+                    bell.wait(wait_s)
+                    wait_s = self._round(bell.stop_requests)
             finally:
                 self._abandon()
 

@@ -26,8 +26,8 @@ def _arguments(parser: ArgumentParser) -> None:
     _add_arguments(actions.add_parser("add", help="add a schedule, or replace the one of that name"))
     shown = actions.add_parser("list", help="show the schedules")
     shown.add_argument("--json", action="store_true", help="one JSON object a line")
-    for action, summary in _CHANGES.items():
-        actions.add_parser(action, help=summary).add_argument("name", metavar="NAME")
+    for action, (_, summary) in _CHANGES.items():
+        actions.add_parser(action, help=summary, description=summary).add_argument("name", metavar="NAME")
     run = actions.add_parser("run", help="enqueue jobs as they become due, until interrupted")
     run.add_argument("--once", action="store_true", help="enqueue and print what is due now; exit code 2 for nothing")
 
@@ -125,7 +125,10 @@ def _next_fire(schedule: Schedule) -> str:
 def _local_time(moment: float) -> str:
     from datetime import datetime
 
-    return datetime.fromtimestamp(moment).astimezone().isoformat(" ", "seconds")
+    try:
+        return datetime.fromtimestamp(moment).astimezone().isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):  # whatever another program wrote there
+        return str(moment)
 
 
 def _change(context: Context, options: Namespace) -> int:
@@ -133,6 +136,7 @@ def _change(context: Context, options: Namespace) -> int:
         scheduler = db.scheduler()
         change: Callable[[str], bool] = getattr(scheduler, options.action)
         if change(options.name):
+            context.tell(f"{_CHANGES[options.action][0]} {options.name!r}")
             return DONE
         known = _find(db, options.name) is not None
     state = "paused already" if options.action == "pause" else "not paused"
@@ -175,9 +179,9 @@ def _run_until_stopped(scheduler: brant.Scheduler) -> None:
 
 
 _CHANGES = {
-    "pause": "have a schedule fire no more",
-    "resume": "have a paused schedule go on; of the fires meanwhile only the last is made up for",
-    "remove": "forget a schedule; jobs that it made stay",
+    "pause": ("Paused", "have a schedule fire no more"),
+    "resume": ("Resumed", "have a paused schedule go on; of the fires meanwhile only the last is made up for"),
+    "remove": ("Removed", "forget a schedule; jobs that it made stay"),
 }
 _ACTIONS: dict[str, Callable[[Context, Namespace], int]] = {
     "add": _add,

@@ -23,18 +23,13 @@ _PAGE = 1000
 
 def _stream_arguments(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(_ACTIONS))
-    _publish_arguments(actions.add_parser("publish", help="append an event and print its offset"))
-    _read_arguments(actions.add_parser("read", help="print the events that are there"))
-    _tail_arguments(actions.add_parser("tail", help="print the events that are there, and then those that come"))
-    consumers = actions.add_parser("consumers", help="show the named consumers, their offset and how far behind it is")
-    _add_topic(consumers)
-    _add_json(consumers)
-    _prune_arguments(actions.add_parser("prune", help="delete old events that every named consumer has passed"))
-    actions.add_parser("list", help="show the streams that hold events")
+    for name, (summary, add_arguments, _) in _ACTIONS.items():
+        add_arguments(actions.add_parser(name, help=summary, description=summary))
 
 
 def _stream(context: Context, options: Namespace) -> int:
-    return _ACTIONS[options.action](context, options)
+    _, _, run = _ACTIONS[options.action]
+    return run(context, options)
 
 
 def _add_topic(parser: ArgumentParser) -> None:
@@ -146,6 +141,11 @@ def _tail(context: Context, options: Namespace) -> int:
     return tail(context, options, _printer(options))
 
 
+def _consumers_arguments(parser: ArgumentParser) -> None:
+    _add_topic(parser)
+    _add_json(parser)
+
+
 def _consumers(context: Context, options: Namespace) -> int:
     with context.open() as db:
         consumers = db.stream(options.topic).consumers()
@@ -192,6 +192,10 @@ def _confirmed(options: Namespace) -> bool:
     return confirm(f"Delete old events of {options.topic!r}{unread}?")
 
 
+def _list_arguments(parser: ArgumentParser) -> None:
+    """It takes none."""
+
+
 def _list(context: Context, options: Namespace) -> int:  # noqa: ARG001
     with context.open() as db:
         for name in db.list_streams():
@@ -199,13 +203,21 @@ def _list(context: Context, options: Namespace) -> int:  # noqa: ARG001
     return DONE
 
 
-_ACTIONS: dict[str, Callable[[Context, Namespace], int]] = {
-    "publish": _publish,
-    "read": _read,
-    "tail": _tail,
-    "consumers": _consumers,
-    "prune": _prune,
-    "list": _list,
+_ACTIONS: dict[str, tuple[str, Callable[[ArgumentParser], None], Callable[[Context, Namespace], int]]] = {
+    "publish": ("append an event and print its offset", _publish_arguments, _publish),
+    "read": ("print the events that are there; exit code 2 for none", _read_arguments, _read),
+    "tail": ("print the events that are there and those to come, until interrupted", _tail_arguments, _tail),
+    "consumers": (
+        "show the named consumers, their offsets and how many events lie behind",
+        _consumers_arguments,
+        _consumers,
+    ),
+    "prune": (
+        "delete events that meet every given bound and that all named consumers have passed",
+        _prune_arguments,
+        _prune,
+    ),
+    "list": ("show the streams that hold events", _list_arguments, _list),
 }
 
 

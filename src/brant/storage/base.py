@@ -186,7 +186,7 @@ class Storage(ABC):
         """Ring every doorbell of this process, as after a commit: time has jumped, or a waiter shall end."""
 
     @abstractmethod
-    def health(self) -> Health: ...
+    def health(self, *, thorough: bool = False) -> Health: ...
 
     @abstractmethod
     def compact(self) -> None:

@@ -42,9 +42,11 @@ def begins_by_itself(connection: sqlite3.Connection) -> bool:
 
 
 def _inside_sqlalchemy(given: Any) -> object:
+    if hasattr(given, "sync_session") or hasattr(given, "sync_connection"):
+        return None  # of asyncio's, whose connection lives in a thread of its own
     connection = given.connection() if hasattr(given, "get_bind") else given
     if not hasattr(connection, "in_transaction") or not hasattr(connection, "connection"):
-        return None  # an engine, a session factory, or something of asyncio's
+        return None  # an engine or a session factory
     # As its own execute() does: otherwise commit() would find nothing to commit.
     if not connection.in_transaction():
         connection.begin()

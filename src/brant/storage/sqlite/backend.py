@@ -207,7 +207,7 @@ class SqliteStorage(Storage):
         self._checkpoint("TRUNCATE")
         self._short_of_room = shutil.disk_usage(self.target).free < 2 * _LARGEST_LOG_BYTES
 
-    def _checkpoint(self, mode: str) -> None:
+    def _checkpoint(self, mode: str) -> bool:
         self._writer.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_PATIENCE_MS}")
         try:
             blocked = self._writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()[0]
@@ -219,6 +219,7 @@ class SqliteStorage(Storage):
             self._next_checkpoint = time.monotonic() + _CHECKPOINT_PAUSE_S
         else:
             self._log_pages = self._next_log_look = 0
+        return not blocked
 
     def adopt(self, connection: object) -> Session:
         self.require_open()
@@ -308,11 +309,18 @@ class SqliteStorage(Storage):
         if self.unusable is not None:
             raise DatabaseClosed(self.unusable)
 
-    def health(self) -> Health:
+    def health(self, *, thorough: bool = False) -> Health:
         from brant.storage.sqlite.health import examine
 
         with self.reading() as session:
-            return examine(session, self.target, self._watch)
+            return examine(session, self.target, self._watch, self._log_is_pinned if thorough else None)
+
+    def _log_is_pinned(self) -> bool:
+        """Whether a reader keeps the log from being emptied; empties it otherwise."""
+        if self.in_transaction():
+            return False
+        with self._slot:
+            return not self._checkpoint("TRUNCATE")
 
     def compact(self) -> None:
         from brant.storage.sqlite.upkeep import compact

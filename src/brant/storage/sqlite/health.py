@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from collections.abc import Callable
 
 from brant.errors import BrantError
 from brant.storage.health import Health
@@ -14,10 +15,13 @@ from brant.storage.sqlite.wake import FileWatch
 # The versions in which two connections can corrupt the log when one restarts it while the other checkpoints.
 _LOG_RACE_FIXED = (3, 51, 3)
 _LARGE_LOG = 64 * 1024 * 1024
+_PATIENCE_S = 60
+_MOST_UNCLAIMED = 1000
 _OTHER_SQLITE_MODULES = ("apsw", "pysqlite3", "pysqlcipher3", "sqlcipher3")
 
 
-def examine(session: Session, path: str, watch: FileWatch) -> Health:
+def examine(session: Session, path: str, watch: FileWatch, log_is_pinned: Callable[[], bool] | None = None) -> Health:
+    """A quick look; with `log_is_pinned`, a thorough one that reads the whole file."""
     journal_mode = session.query("PRAGMA journal_mode", ())[0]["journal_mode"]
     log_bytes = file_size(path + "-wal")
     parked = [schedule.name for schedule in session.list_schedules() if schedule.error]
@@ -35,6 +39,8 @@ def examine(session: Session, path: str, watch: FileWatch) -> Health:
     if watch.degraded:
         problems.append(f"wake-ups are degraded: {watch.degraded}")
     problems += [f"the schedule {name!r} is parked; update or re-add it" for name in parked]
+    if log_is_pinned is not None:
+        problems += _thorough_problems(session, log_is_pinned)
     return Health(
         problems=tuple(problems),
         warnings=tuple(_warnings()),
@@ -47,6 +53,33 @@ def examine(session: Session, path: str, watch: FileWatch) -> Health:
             "watcher": watch.mode,
         },
     )
+
+
+def _thorough_problems(session: Session, log_is_pinned: Callable[[], bool]) -> list[str]:
+    now = session.now()
+    patience = {"before": now - _PATIENCE_S, "most": _MOST_UNCLAIMED}
+    problems = [
+        f"the file is damaged: {found}; restore a backup, or save what can be read with 'brant dump'"
+        for (found,) in session.rows("damage", {})
+    ]
+    if log_is_pinned():
+        problems.append("a connection keeps an old snapshot open, so that the log can't be emptied; find and end it")
+    ahead = session.last_job_id() / 1_000_000 - now
+    if ahead > _PATIENCE_S:
+        problems.append(f"the newest id is {ahead:.0f} s in the future: the clock was set back; ids go on from there")
+    problems += [
+        f"{count} jobs of the queue {queue!r} have a lease that ran out, and nobody claims them: start a worker"
+        for queue, count in session.rows("abandoned_leases", patience)
+    ]
+    problems += [
+        f"the schedule {name!r} is overdue: no scheduler runs; start one with 'brant schedule run'"
+        for (name,) in session.rows("overdue_schedules", patience)
+    ]
+    problems += [
+        f"the schedule {name!r} feeds the queue {queue!r}, where {count} jobs wait: nobody takes them"
+        for name, queue, count in session.rows("schedules_without_consumers", patience)
+    ]
+    return problems
 
 
 def _warnings() -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from brant.errors import BrantError, DatabaseClosed, InvalidValue
+from brant.errors import BrantError, DatabaseClosed, InvalidValue, StorageError
 from brant.storage.sqlite.connection import connect
 from brant.storage.sqlite.wake import FileWatch
 from brant.storage.subscription import Subscription
@@ -32,6 +33,8 @@ class WatchHandles:
             raise InvalidValue(f"unknown watcher backend {backend!r}; use NULL, 'poll' or 'kernel'")
         if poll_ms is not None and poll_ms <= 0:
             raise InvalidValue(f"the poll interval must be positive, not {poll_ms}")
+        if not Path(path).is_file():
+            raise StorageError(f"there is no database at {path}")
         watch = FileWatch(
             path,
             lambda: connect(path, busy_timeout_ms=5000, synchronous="NORMAL", read_only=True),

@@ -57,7 +57,7 @@ RETURNING id
 -- name: unique_holder
 SELECT job_id FROM _brant_unique AS held
 WHERE queue = :queue AND key = :key
-    AND (expires_at > :now OR EXISTS (SELECT 1 FROM _honker_live WHERE id = held.job_id AND queue = held.queue))
+    AND (expires_at > :now OR EXISTS (SELECT 1 FROM _honker_live WHERE id = held.job_id))
 
 -- name: hold_unique
 INSERT OR REPLACE INTO _brant_unique (queue, key, job_id, expires_at) VALUES (:queue, :key, :job_id, :expires_at)
