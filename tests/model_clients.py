@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,32 +40,32 @@ def in_transaction(machine: TwoClients) -> bool:
 
 
 class TwoClients(RuleBasedStateMachine):
-    @initialize()
-    def open(self) -> None:
-        self.folder = TemporaryDirectory()
+    def __init__(self) -> None:
+        super().__init__()
         self.clock = FakeClock()
-        path = f"{self.folder.name}/app.db"
-        # Without patience, so that a client that finds the other one writing is told at once.
-        self.clients = [brant.open(path, clock=self.clock, busy_timeout_ms=0, synchronous="OFF") for _ in range(2)]
+        self.model = self.committed = Model(self.clock.now())
+        self.open = ExitStack()
+        self.tx: Any = None
+        self.block: brant.Transaction | None = None
+        self.writer = 0
+        self.handles: list[brant.Job] = []
+        self.ids: list[int] = []
+
+    @initialize()
+    def connect(self) -> None:
+        path = f"{self.open.enter_context(TemporaryDirectory())}/app.db"
+        # Without patience, so that a client that finds another one writing is told at once.
+        opened = [brant.open(path, clock=self.clock, busy_timeout_ms=0, synchronous="OFF") for _ in range(2)]
+        self.clients = [self.open.enter_context(client) for client in opened]
         for client in self.clients:
             for name, lease in LEASES.items():
                 client.queue(name, visibility_timeout_s=lease, max_attempts=ATTEMPTS[name])
-        self.connection = sqlite3.connect(path, isolation_level=None)
-        self.model = Model(self.clock.now())
-        self.committed = self.model
-        self.block: brant.Transaction | None = None
-        self.tx: Any = None
-        self.writer = 0
-        self.handles: list[brant.Job] = []
-        self.ids: list[int] = [1]
+        self.connection = self.open.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
 
     def teardown(self) -> None:
         if self.tx is not None:
             self.roll_back()
-        self.connection.close()
-        for client in self.clients:
-            client.close()
-        self.folder.cleanup()
+        self.open.close()
 
     def queue(self, client: int, name: str) -> brant.Queue:
         """While a transaction is open, only its owner may write."""

@@ -335,3 +335,14 @@ def test_two_processes_may_open_a_new_file_at_the_same_time(tmp_path: Path) -> N
             with brant.open(path) as db:
                 assert db.queue("q").stats().pending == 2
                 assert db.query("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+
+
+def test_what_a_database_hands_out_keeps_it_open(path: Path) -> None:
+    listener = brant.open(path).listen("c")
+    events = brant.open(path).update_events()
+    with brant.open(path).transaction() as tx:
+        tx.notify("c", "heard")
+    assert next(listener).payload == "heard"
+    assert events.wait(10)
+    listener.close()
+    events.close()

@@ -28,8 +28,9 @@ class Notification:
 class Listener(Feed[Notification]):
     """The notifications of a channel from now on, in order."""
 
-    def __init__(self, storage: Storage, channel: str, fallback_poll_s: float | None) -> None:
+    def __init__(self, storage: Storage, channel: str, fallback_poll_s: float | None, owner: object = None) -> None:
         super().__init__(storage)
+        self._owner = owner  # the Database, which closes when nobody holds it any more
         self.channel = channel
         self._fallback_poll_s = fallback_poll_s
         with storage.reading() as session:
@@ -49,7 +50,8 @@ class Listener(Feed[Notification]):
 class UpdateEvents:
     """An item, None, after each commit to the database; commits that come close together may share one."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, owner: object = None) -> None:
+        self._owner = owner
         self.path = storage.target
         self._subscription = storage.subscribe()
         self._closed = False

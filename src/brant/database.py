@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import weakref
+from functools import partial
 
 from brant.arguments import encode, is_shell_name, label, positional, queue_name, seconds, shell_name, whole
 from brant.clock import Clock
@@ -18,7 +19,7 @@ from brant.transaction import Transaction, writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
     from types import TracebackType
     from typing import Any, Literal, Self
 
@@ -80,9 +81,8 @@ def open(  # noqa: A001
     poll_ms = watcher_poll_interval_ms
     largest = settings.max_message_size if max_message_bytes is None else max_message_bytes
     checked_largest = whole(largest, "max_message_bytes", minimum=1)
-    temporary = _temporary_directory() if target == ":memory:" else None
-    storage = SqliteStorage(
-        f"{temporary}/memory.db" if temporary else target,
+    open_storage = partial(
+        SqliteStorage,
         clock=clock or Clock(),
         max_readers=whole(max_readers, "max_readers", minimum=1),
         busy_timeout_ms=whole(patience_ms, "busy_timeout_ms", minimum=0),
@@ -91,7 +91,10 @@ def open(  # noqa: A001
         poll_s=None if poll_ms is None else seconds(poll_ms, "watcher_poll_interval_ms", above=0) / 1000,
         create=create,
     )
-    return Database(storage, temporary, checked_largest)
+    if target != ":memory:":
+        return Database(open_storage(target), None, checked_largest)
+    temporary = _temporary_directory()
+    return Database(open_storage(f"{temporary}/memory.db"), temporary, checked_largest)
 
 
 def remove(path: str | os.PathLike[str]) -> bool:
@@ -170,6 +173,22 @@ class Database:
         """Copy the database to a new file, consistently, while others go on writing."""
         self._storage.backup(os.fspath(destination))
 
+    def dump(self) -> Generator[str, None, None]:
+        """Everything that is in the database as lines of JSON, each ending in a newline, as of the first one.
+
+        Others go on writing meanwhile. Until the last line was read, or the iterator is closed, an old snapshot is kept
+        and the log grows.
+        """
+        from brant.transfer import dump
+
+        return dump(self)
+
+    def load(self, lines: Iterable[str | bytes]) -> dict[str, int]:
+        """Fill this database, which must be empty, with a dump: all of it or nothing; tells the rows by table."""
+        from brant.transfer import load
+
+        return load(self, lines)
+
     def last_id(self) -> int:
         """The highest id that a job or message has ever had."""
         with self._storage.reading() as session:
@@ -183,7 +202,7 @@ class Database:
 
     def transaction(self) -> Transaction:
         """A write transaction: `with db.transaction() as tx`. What takes `tx=` inside commits with it."""
-        return Transaction(self._storage)
+        return Transaction(self._storage, self)
 
     def query(self, sql: str, params: Iterable[object] | None = None) -> list[dict[str, Any]]:
         """Read; never takes or waits for the write lock. To write, use `transaction()`."""
@@ -318,7 +337,7 @@ class Database:
         from brant.channel import Listener
 
         poll_s = None if fallback_poll_s is None else seconds(fallback_poll_s, "fallback_poll_s", above=0)
-        return Listener(self._storage, label(channel, "channel"), poll_s)
+        return Listener(self._storage, label(channel, "channel"), poll_s, self)
 
     def prune_notifications(
         self, older_than_s: float | None = None, max_keep: int | None = None, tx: object | None = None
@@ -336,7 +355,7 @@ class Database:
         """An async iterator that gives None after each commit to the database, from whatever process."""
         from brant.channel import UpdateEvents
 
-        return UpdateEvents(self._storage)
+        return UpdateEvents(self._storage, self)
 
     # Coordination
 

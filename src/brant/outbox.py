@@ -146,9 +146,13 @@ class Outbox:
         return self.backoff(attempt)
 
     def backoff(self, attempt: int) -> float:
-        """Seconds to wait after that many attempts: doubled each time, at most an hour, 10 % more or less by chance."""
+        """Seconds to wait after that many attempts: doubled each time, at most an hour, 10 % more or less by chance.
+
+        In whole seconds, as times are stored, unless it is less than one.
+        """
         doubled = self.base_backoff_s * 2.0 ** min(attempt - 1, 32)
-        return min(doubled, _LONGEST_BACKOFF_S) * random.uniform(0.9, 1.1)
+        spread = min(doubled, _LONGEST_BACKOFF_S) * random.uniform(0.9, 1.1)
+        return spread if spread < 1 else round(spread)
 
 
 def _called(delivery: Callable[[Any], Any], payload: Any) -> tuple[Any, BaseException | None]:

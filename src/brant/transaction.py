@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Transaction:
     """Everything written in the block commits together, or not at all."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, owner: object = None) -> None:
         self._storage = storage
+        self._owner = owner  # the Database, which closes when nobody holds it any more
         self._block = storage.transaction()
         self._session: Session | None = None
 

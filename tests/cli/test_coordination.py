@@ -6,9 +6,9 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ import pytest
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 from tests.cli.processes import in_time, running
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, in_thread
 
 # Says that it runs, then who of the signals came, and ends with 5 or when its input ends.
 TRAPS = "trap 'echo INT; exit 5' INT; trap 'echo TERM; exit 5' TERM; echo running; while :; do sleep 0.02; done"
@@ -81,10 +81,19 @@ def test_two_processes_exclude_each_other(brant_command: Run, tmp_path: Path) ->
         assert second.stderr == "brant: error: the lock 'l' is held by another; try again later, or give --wait\n"
         assert brant_command("lock", "another", "--", "echo", "free").stdout == "free\n"
         with running(tmp_path, "lock", "l", "--wait", PATIENCE_S, "--", "echo", "my turn") as waiting:
+            assert waiting.error_line() == "Waiting for the lock 'l'..."
             gate.write_text("\n")
             assert first.exit_code() == 3
             assert waiting.line() == "my turn"
             assert waiting.exit_code() == 0
+
+
+def test_waiting_ends_with_the_time_given(brant_command: Run, db: brant.Database) -> None:
+    with db.lock("l"):
+        done = brant_command("-q", "lock", "l", "--wait", "0.05", "--", "echo", "never")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "is held by another" in done.stderr
 
 
 def test_ten_waiting_processes_have_it_one_at_a_time(tmp_path: Path) -> None:
@@ -130,35 +139,43 @@ def test_a_command_that_a_signal_ends_is_told_as_shells_do(tmp_path: Path, numbe
 
 
 def test_ctrl_c_at_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
-    counting = "trap 'echo INT' INT; echo running; read _; read _; echo end"
-    pid, screen = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.execve(COMMAND, [COMMAND, "lock", "l", "--", "sh", "-c", counting], clean_environment())
-    shown = b""
-    with suppress(OSError):  # how Linux says that the other side is gone
-        while chunk := os.read(screen, 4096):
-            shown += chunk
-            if b"running" in shown and b"INT" not in shown and b"^C" not in shown:
-                os.write(screen, b"\x03")
-            elif b"INT" in shown:
-                os.write(screen, b"\n")
+    counting = "trap 'echo INT' INT; trap 'echo TERM; exit 0' TERM; echo running; while :; do read _; done"
+    screen, terminal = pty.openpty()
+    # The leader of a session that opens a terminal has it as its own.
+    on_terminal = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
+    words = [sys.executable, "-c", on_terminal, COMMAND, "lock", "l", "--", "sh", "-c", counting]
+    process = subprocess.Popen(
+        words,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=tmp_path,
+        env=clean_environment(),
+        start_new_session=True,
+    )
+    os.close(terminal)
+    shown = shown_until(screen, b"running")
+    os.write(screen, b"\x03")
+    shown += shown_until(screen, b"INT")
+    # Passed on behind whatever was passed on before.
+    process.send_signal(signal.SIGTERM)
+    shown += shown_until(screen, b"TERM")
+    assert process.wait(PATIENCE_S) == 0
     os.close(screen)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
     assert shown.count(b"INT") == 1
-    assert b"end" in shown
+
+
+def shown_until(screen: int, text: bytes) -> bytes:
+    shown = b""
+    while text not in shown:
+        shown += in_thread(os.read, screen, 4096).result(PATIENCE_S)
+    return shown
 
 
 def test_ctrl_c_while_waiting_is_no_success(tmp_path: Path, db: brant.Database) -> None:
-    commits = db.update_events()
     with db.lock("l"), running(tmp_path, "lock", "l", "--wait", PATIENCE_S, "--", "echo", "never") as waiting:
-        del commits
-        while waiting.process.poll() is None:
-            waiting.process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                waiting.process.wait(0.3)
-        assert waiting.exit_code() == 128 + signal.SIGINT
+        assert waiting.error_line() == "Waiting for the lock 'l'..."
+        assert waiting.stopped_by(signal.SIGINT) == 128 + signal.SIGINT
         assert waiting.line() == ""
 
 

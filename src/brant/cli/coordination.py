@@ -8,7 +8,7 @@ import sys
 
 from brant.cli.command import DONE, NOTHING, Command
 from brant.cli.numbers import count, duration, positive_duration
-from brant.errors import InvalidValue, LockHeld
+from brant.errors import BrantError, InvalidValue, LockHeld
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from threading import Thread
 
+    import brant
     from brant.cli.command import Context
+    from brant.lock import Lock
 
 # How long a command whose lock was lost may take to end by itself.
 _GRACE_S = 3.0
@@ -39,20 +41,32 @@ def _lock(context: Context, options: Namespace) -> int:
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:
         raise InvalidValue("no command: type it behind --")
-    guarded = _GuardedCommand(words)
     with context.open(writes=True) as db:
-        lock = db.lock(options.name, options.ttl, wait=options.wait)
-        lock.on_lost = guarded.lock_lost
         try:
-            with lock:
-                code = guarded.run()
+            return _run_or_wait(context, db, options, _GuardedCommand(words))
         except LockHeld:
-            raise LockHeld(f"the lock {lock.name!r} is held by another; try again later, or give --wait") from None
+            raise LockHeld(f"the lock {options.name!r} is held by another; try again later, or give --wait") from None
         except KeyboardInterrupt:  # while waiting for the lock; not a success, which main() would make of it
             print("\nbrant: interrupted", file=sys.stderr)
             return _BY_SIGNAL + signal.SIGINT
+
+
+def _run_or_wait(context: Context, db: brant.Database, options: Namespace, guarded: _GuardedCommand) -> int:
+    try:
+        return _run_under_lock(db.lock(options.name, options.ttl), guarded)
+    except LockHeld:
+        if not options.wait:
+            raise
+    context.tell(f"Waiting for the lock {options.name!r}...")
+    return _run_under_lock(db.lock(options.name, options.ttl, wait=options.wait), guarded)
+
+
+def _run_under_lock(lock: Lock, guarded: _GuardedCommand) -> int:
+    lock.on_lost = guarded.lock_lost
+    with lock:
+        code = guarded.run()
     if code is None:
-        raise LockHeld(f"the lock {lock.name!r} ran out or was taken over; the command was terminated")
+        raise BrantError(f"the lock {lock.name!r} ran out or was taken over; the command was terminated")
     return code
 
 

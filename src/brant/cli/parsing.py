@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+from functools import cache
 
 import brant
 from brant.arguments import shell_name
@@ -14,11 +16,14 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+# Brant speaks English: to look for a translation of each of argparse's texts takes a twentieth of `brant write`.
+vars(argparse)["_"] = str
+
 class CommandParser(argparse.ArgumentParser):
     """Says what is wrong in one line, as an error of Brant; takes no abbreviations."""
 
     def __init__(self, **settings: object) -> None:
-        super().__init__(allow_abbrev=False, **settings)  # type: ignore[arg-type]
+        super().__init__(allow_abbrev=False, formatter_class=_HelpFormatter, **settings)  # type: ignore[arg-type]
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -33,6 +38,21 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InvalidValue(f"{message}; see {self.prog} --help")
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Asks for the terminal's width by itself, since argparse makes one of these for each argument and imports much."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+@cache
+def _columns() -> int:
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        return 80
 
 
 def _is_option(word: str) -> bool:

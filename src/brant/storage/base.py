@@ -1,14 +1,14 @@
 """The seam between Brant and a database.
 
 A backend is a `Storage` (connections, transactions, wake-ups) whose sessions run named statements.
-The verbs of the domain (`jobs`, `messages`, `streams`, `coordination`, `schedules`) are written once
+The verbs of the domain (`jobs`, `messages`, `streams`, `coordination`, `schedules`, `transfer`) are written once
 over those names; a backend brings its SQL under the same names, and may override a verb.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from brant.clock import Clock
@@ -105,6 +105,10 @@ class Statements(ABC):
         """Run the statement and give all rows it returns."""
 
     @abstractmethod
+    def each(self, name: str, params: Mapping[str, object]) -> Iterator[Row]:
+        """Run the statement and give the rows it returns one by one: for more than fit into memory."""
+
+    @abstractmethod
     def changed(self, name: str, params: Mapping[str, object]) -> int:
         """Run the statement and tell how many rows it changed."""
 
@@ -152,6 +156,13 @@ class Storage(ABC):
     @abstractmethod
     def reading(self) -> AbstractContextManager[Session]:
         """A session that reads, and never takes or waits for the write lock."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[Session]:
+        """A session that reads what was committed at one moment, that of its first read, for as long as it is open.
+
+        Bytes that are not UTF-8 come as surrogate escapes in the text.
+        """
 
     @abstractmethod
     def adopt(self, connection: object) -> Session:

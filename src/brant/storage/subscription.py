@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
 from functools import partial
 
 
@@ -80,8 +79,7 @@ class Subscription:
             return rung
         self.ring()  # an ended doorbell stays rung, so that no later wait blocks
         if self._failure is not None:
-            # A copy: several waiters raise this at once, and one object would collect all their tracebacks.
-            raise copy(self._failure) from self._failure.__cause__
+            raise _copy(self._failure) from self._failure.__cause__
         return False
 
 
@@ -102,7 +100,7 @@ class Subscribers:
         # Added first, then checked: fail_all() does the reverse, so one of the two sees the other.
         if self._failure is not None:
             self.leave(subscription)
-            raise copy(self._failure) from self._failure.__cause__
+            raise _copy(self._failure) from self._failure.__cause__
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
@@ -125,3 +123,10 @@ class Subscribers:
 
     def __len__(self) -> int:
         return len(self._doorbells)
+
+
+def _copy(failure: BaseException) -> BaseException:
+    """Several waiters raise it at once, and one object would collect all their tracebacks."""
+    import copy
+
+    return copy.copy(failure)

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 
@@ -25,7 +25,9 @@ from brant.errors import (
 from brant.storage.base import Storage
 from brant.storage.session import Session
 from brant.storage.sqlite.adopt import begins_by_itself, sqlite_connection
-from brant.storage.sqlite.connection import SqliteSession, connect, translated
+from brant.storage.sqlite.connection import SqliteSession, connect, text_of_any_bytes, translated
+from brant.storage.sqlite.log import Log
+from brant.storage.sqlite.opening import file_of, open_file, same_file
 from brant.storage.sqlite.schema import prepare, retire_old_layout
 from brant.storage.sqlite.wake import FileWatch
 from brant.storage.subscription import Subscription
@@ -36,16 +38,6 @@ if TYPE_CHECKING:
 
     from brant.storage.health import Health
 
-MINIMUM_SQLITE = (3, 38, 0)
-# When to checkpoint. The pages that a commit adds to the log are estimated, since SQLite tells Python nothing of them.
-_PAGES_A_COMMIT = 5
-_ROWS_A_PAGE = 3
-_CHECKPOINT_PAGES = 1500
-_PAGES_A_LOOK = 100
-_LARGEST_LOG_BYTES = 8 * 1024 * 1024
-# A reader with an old snapshot blocks a checkpoint: how long to wait for it, and when to try again.
-_CHECKPOINT_PATIENCE_MS = 20
-_CHECKPOINT_PAUSE_S = 1.0
 _FILE_CHECK_S = 0.5
 
 _open_storages: weakref.WeakSet[SqliteStorage] = weakref.WeakSet()
@@ -69,23 +61,23 @@ class SqliteStorage(Storage):
         self.clock = clock
         self.unusable: str | None = None
         self._settings = {"busy_timeout_ms": busy_timeout_ms, "synchronous": synchronous}
-        self._writer = _open_file(path, busy_timeout_ms, synchronous, create)
+        _let_go_of_inherited(path)
+        self._writer = open_file(path, busy_timeout_ms=busy_timeout_ms, synchronous=synchronous, create=create)
         self._write_session = SqliteSession(self._writer, clock)
         try:
             self.target = self._writer.execute("PRAGMA database_list").fetchone()[2]
             if not self.target:
                 raise InvalidValue(f"{path!r} names no file; ':memory:' gives a private temporary one")
-            self._log_path = self.target + "-wal"
             prepare(self._write_session)
         except BaseException:
             self._writer.close()
             raise
+        self._log = Log(self._writer, self.target + "-wal", busy_timeout_ms)
         self._functions_registered = False
         self._slot = threading.Lock()
         self._slot_owner: int | None = None
         self._slot_block: WriteTransaction | None = None
         self._changes_before = 0
-        self._short_of_room = False
         self._idle_readers: list[SqliteSession] = []
         self._idle_readers_lock = threading.Lock()
         self._readers_lent = 0
@@ -93,9 +85,6 @@ class SqliteStorage(Storage):
         self._reader_slots = threading.BoundedSemaphore(max_readers)
         self._watch = FileWatch(self.target, self._connect_reader, mode=watcher, poll_s=poll_s)
         self._next_file_check = 0.0
-        self._next_checkpoint = 0.0
-        self._log_pages = 0
-        self._next_log_look = 0
         _open_storages.add(self)
 
     # Writing
@@ -117,8 +106,8 @@ class SqliteStorage(Storage):
         try:
             self.require_open()
             self._check_file()
-            if self._short_of_room:
-                self._make_room()
+            if self._log.short_of_room:
+                self._log.make_room()
             self._writer.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._slot.release()
@@ -137,11 +126,11 @@ class SqliteStorage(Storage):
         try:
             self.require_transaction()
             self._writer.execute("COMMIT")
-            self._checkpoint_now_and_then(rows_written)
+            self._log.committed(rows_written)
         except sqlite3.Error as error:
             self._undo()
             problem = self._explained(error)
-            self._short_of_room |= isinstance(problem, StorageFull)
+            self._log.short_of_room |= isinstance(problem, StorageFull)
             raise problem from error
         finally:
             self._release_slot()
@@ -161,7 +150,7 @@ class SqliteStorage(Storage):
             # In a child after fork the transaction is the parent's.
             if self.unusable is None:
                 self._undo()
-                self._short_of_room |= isinstance(cause, StorageFull)
+                self._log.short_of_room |= isinstance(cause, StorageFull)
         finally:
             self._release_slot()
 
@@ -187,40 +176,6 @@ class SqliteStorage(Storage):
             self._watch.check_file()
             self._next_file_check = now + _FILE_CHECK_S
 
-    def _checkpoint_now_and_then(self, rows_written: int) -> None:
-        # From this one place and under the write lock, which RESTART and TRUNCATE take: SQLite before 3.51.3 can
-        # corrupt a file when one connection checkpoints while another one restarts the log.
-        self._log_pages += _PAGES_A_COMMIT + rows_written // _ROWS_A_PAGE
-        if self._log_pages < self._next_log_look:
-            return
-        self._next_log_look = self._log_pages + _PAGES_A_LOOK
-        log_bytes = os.stat(self._log_path).st_size if os.path.exists(self._log_path) else 0
-        too_large = log_bytes > _LARGEST_LOG_BYTES
-        if (too_large or self._log_pages > _CHECKPOINT_PAGES) and time.monotonic() > self._next_checkpoint:
-            # A log that is overwritten is much faster than one that has to grow anew: shrink it only when it must be.
-            self._checkpoint("TRUNCATE" if too_large else "RESTART")
-
-    def _make_room(self) -> None:
-        # Once the disk was full, and until there is plenty again: the little that is left is not for the log to grow.
-        import shutil
-
-        self._checkpoint("TRUNCATE")
-        self._short_of_room = shutil.disk_usage(self.target).free < 2 * _LARGEST_LOG_BYTES
-
-    def _checkpoint(self, mode: str) -> bool:
-        self._writer.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_PATIENCE_MS}")
-        try:
-            blocked = self._writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()[0]
-        except sqlite3.Error:  # the commit is done, whatever becomes of this
-            blocked = True
-        finally:
-            self._writer.execute(f"PRAGMA busy_timeout = {self._settings['busy_timeout_ms']}")
-        if blocked:
-            self._next_checkpoint = time.monotonic() + _CHECKPOINT_PAUSE_S
-        else:
-            self._log_pages = self._next_log_look = 0
-        return not blocked
-
     def adopt(self, connection: object) -> Session:
         self.require_open()
         self._check_file()
@@ -230,7 +185,7 @@ class SqliteStorage(Storage):
             path = session.query("PRAGMA database_list")[0]["file"]
         except BrantError as error:
             raise TransactionError(f"the connection passed as tx= can't be used: {error}") from error
-        if not _same_file(path, self.target):
+        if not same_file(path, self.target):
             raise TransactionError(
                 f"the connection passed as tx= is open on {path or 'a temporary database'}, not on {self.target}"
             )
@@ -252,7 +207,11 @@ class SqliteStorage(Storage):
             if not session.rows("old_layout", {}):
                 return
         with self.transaction() as session:
-            retire_old_layout(session)
+            try:
+                with session.savepoint():
+                    retire_old_layout(session)
+            except StorageError:
+                pass  # left as they are; health() tells of them
 
     # Reading
 
@@ -263,8 +222,26 @@ class SqliteStorage(Storage):
             session = self._borrow_reader()
             try:
                 yield session
+            except StorageError:
+                self._watch.check_file()  # what has taken the place of the file lacks the tables, or worse
+                raise
             finally:
                 self._give_back(session)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Session]:
+        self.require_open()
+        with self._idle_readers_lock:
+            self._readers_lent += 1  # not one of the pool, but in the way of a fork just as well
+        try:
+            # A connection of its own: it may be kept for long, while the others are needed.
+            with closing(self._connect_reader()) as connection:
+                connection.text_factory = text_of_any_bytes
+                connection.execute("BEGIN")
+                yield SqliteSession(connection, self.clock)
+        finally:
+            with self._idle_readers_lock:
+                self._readers_lent -= 1
 
     def _borrow_reader(self) -> SqliteSession:
         with self._idle_readers_lock:
@@ -320,7 +297,7 @@ class SqliteStorage(Storage):
         if self.in_transaction():
             return False
         with self._slot:
-            return not self._checkpoint("TRUNCATE")
+            return not self._log.checkpoint("TRUNCATE")
 
     def compact(self) -> None:
         from brant.storage.sqlite.upkeep import compact
@@ -418,64 +395,10 @@ class WriteTransaction:
             self._storage.rollback(error)
 
 
-def _open_file(path: str, busy_timeout_ms: int, synchronous: str, create: bool) -> sqlite3.Connection:
-    if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
-        raise StorageError(f"Brant needs SQLite 3.38 or later; this Python has {sqlite3.sqlite_version}")
-    file = _file_of(path)
-    is_new = not os.path.exists(file)
-    if is_new and not create:
-        raise StorageError(f"there is no database at {path}")
-    for inherited in _inherited.copy():
-        if _same_file(file, inherited.target):
-            inherited.let_go()
-    try:
-        connection = connect(path, busy_timeout_ms=busy_timeout_ms, synchronous=synchronous)
-    except sqlite3.Error as error:
-        raise _unopened(path, error) from error
-    try:
-        connection.execute("PRAGMA schema_version").fetchone()
-        if is_new and os.path.exists(file):
-            os.chmod(file, 0o600)  # before the log is made, which takes its mode from this
-        _enter_wal_mode(connection, busy_timeout_ms)
-    except sqlite3.Error as error:
-        connection.close()
-        raise _unopened(path, error) from error
-    return connection
-
-
-def _same_file(path: str, other: str) -> bool:
-    try:
-        return path == other or os.path.samefile(path, other)
-    except OSError:
-        return False
-
-
-def _file_of(path: str) -> str:
-    if not path.startswith("file:"):
-        return path
-    from urllib.parse import unquote, urlsplit
-
-    return unquote(urlsplit(path).path)
-
-
-def _enter_wal_mode(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
-    # The switch does not wait for locks by itself, and many processes may open a new file at once.
-    deadline = time.monotonic() + busy_timeout_ms / 1000
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorname not in ("SQLITE_BUSY", "SQLITE_BUSY_RECOVERY") or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _unopened(path: str, error: sqlite3.Error) -> Exception:
-    if os.path.isdir(path):
-        return StorageError(f"unable to open {path}: it is a directory; name a file")
-    cause = translated(error)
-    return type(cause)(f"unable to open {path}: {cause}")
+def _let_go_of_inherited(path: str) -> None:
+    for storage in _inherited.copy():
+        if same_file(file_of(path), storage.target):
+            storage.let_go()
 
 
 def _disown_all() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 
 from brant.clock import Clock
 from brant.errors import (
@@ -37,7 +37,9 @@ GUARDED_STATEMENTS = {
 
 
 def connect(path: str, *, busy_timeout_ms: int, synchronous: str, read_only: bool = False) -> sqlite3.Connection:
-    """A connection with Brant's settings; the file is made if it is not there."""
+    """A connection with Brant's settings. One that reads only never makes the file: it was there before."""
+    if read_only:
+        path = f"file:{_quoted(path)}?mode=rw"
     connection = sqlite3.connect(
         path,
         timeout=busy_timeout_ms / 1000,
@@ -65,8 +67,18 @@ def connect(path: str, *, busy_timeout_ms: int, synchronous: str, read_only: boo
     return connection
 
 
+def text_of_any_bytes(data: bytes) -> str:
+    """For connections that must read what other programs stored as text, whatever it is."""
+    return data.decode("utf-8", "surrogateescape")
+
+
 # What the sqlite3 module raises for a statement or for one of its values.
 _REFUSALS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+
+
+def _quoted(path: str) -> str:
+    # What a URI gives a meaning to; urllib.parse would take longer to import than the whole connection takes.
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 class SqliteSession(Session):
@@ -88,6 +100,13 @@ class SqliteSession(Session):
     def rows(self, name: str, params: Mapping[str, object]) -> list[Row]:
         try:
             return self._execute(self._statements[name], params).fetchall()
+        except _REFUSALS as error:
+            raise self._translated(error) from error
+
+    def each(self, name: str, params: Mapping[str, object]) -> Iterator[Row]:
+        try:
+            with closing(self._execute(self._statements[name], params)) as cursor:
+                yield from cursor
         except _REFUSALS as error:
             raise self._translated(error) from error
 

@@ -39,6 +39,10 @@ def examine(session: Session, path: str, watch: FileWatch, log_is_pinned: Callab
     if watch.degraded:
         problems.append(f"wake-ups are degraded: {watch.degraded}")
     problems += [f"the schedule {name!r} is parked; update or re-add it" for name in parked]
+    problems += [
+        f"the table {table} of an early Honker could not be taken over; move its rows to _honker_live, and drop it"
+        for (table,) in session.rows("old_layout", {})
+    ]
     if log_is_pinned is not None:
         problems += _thorough_problems(session, log_is_pinned)
     return Health(

@@ -14,11 +14,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from pathlib import Path
-from typing import ClassVar, Final, Literal
 
 from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced, StorageError
 from brant.storage.subscription import Subscribers, Subscription
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar, Final, Literal
 
 CHECK_S: Final = 0.5  # how often the file's identity is checked, and commits are found that no event told of
 FIRST_LOOK_S: Final = 0.000_05  # an event comes before its commit is visible: look again after this long,
@@ -42,9 +44,9 @@ class FileWatch:
     ) -> None:
         self.subscribers = Subscribers()
         self.degraded: str | None = None  # why inotify is not in use, or the last error
-        self._path = Path(path).absolute()
-        self._wal = Path(f"{self._path.resolve()}-wal")
-        self._known: dict[Path, tuple[int, int]] = {}
+        self._path = os.path.join(os.getcwd(), path)
+        self._wal = os.path.realpath(self._path) + "-wal"
+        self._known: dict[str, tuple[int, int]] = {}
         self.check_file()
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
@@ -138,9 +140,9 @@ class FileWatch:
             self._inherited = None
         return self._idle_at_fork
 
-    def _require_same(self, path: Path) -> None:
+    def _require_same(self, path: str) -> None:
         try:
-            status = path.stat()
+            status = os.stat(path)
             same = self._known.setdefault(path, found := (status.st_dev, status.st_ino)) == found
         except (FileNotFoundError, NotADirectoryError):
             same = path is self._wal and path not in self._known
@@ -186,13 +188,13 @@ class _Inotify:
         self._events = select.poll()
         self._events.register(self.fd, select.POLLIN)
 
-    def watch(self, path: Path) -> int:
+    def watch(self, path: str) -> int:
         return self._checked(self._libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY))
 
     def unwatch(self, watch: int) -> None:
         self._libc.inotify_rm_watch(self.fd, watch)
 
-    def interrupt(self, path: Path) -> None:
+    def interrupt(self, path: str) -> None:
         """End a wait() in another thread: the kernel confirms the end of any watch with an event."""
         self.unwatch(self._libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY))
 

@@ -20,7 +20,7 @@ function __brant_look --no-scope-shadowing
         if contains -- $word (__brant_valued "$path")
             set index (math $index + 1)
             test -z "$path"; and set -a database $word $words[$index]
-        else if contains -- (string join ' ' $path $word) $__brant_commands
+        else if contains -- (string join -- ' ' $path $word) $__brant_commands
             set -a path $word
         else if not string match -q -- '-?*' $word
             set place (math $place + 1)
@@ -29,7 +29,7 @@ function __brant_look --no-scope-shadowing
         end
         set index (math $index + 1)
     end
-    set path (string join ' ' $path)
+    set path (string join -- ' ' $path)
 end
 
 function __brant_in

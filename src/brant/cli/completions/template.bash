@@ -30,7 +30,8 @@ _brant_kind_of_value() {
 }
 
 _brant_kind_of_place() {
-    local kinds=($places) last=${places##* }
+    local kinds last=${places##* }
+    read -r -a kinds <<<"$places"
     if (($1 < ${#kinds[@]})); then
         last=${kinds[$1]}
     elif [[ $last != *... ]]; then

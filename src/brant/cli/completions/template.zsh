@@ -19,14 +19,14 @@ _brant_queues() {
 
 _brant() {
     local curcontext=$curcontext option
-    local -a line database commands
+    local -a line database known
     local -A opt_args
-    commands=(
+    known=(
 @COMMANDS@
     )
     _arguments -C -A '-*' \
 @OPTIONS@
-        '1: :{ _describe command commands }' \
+        '1: :{ _describe command known }' \
         '*:: :->command' && return
     for option in -d --dir -f --file; do
         if (($+opt_args[$option])); then

@@ -1,0 +1,186 @@
+"""The whole state of a database as lines of JSON, and back.
+
+The first line says what it is, each further one is a row, and the last one has the counts, so that a dump that was
+cut off is known as such. JSON says most values; {"text": ...}, {"blob": ...} and {"real": ...} stand for those that it
+can't: text that is not UTF-8, bytes, infinity. A dump is plain ASCII.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Generator, Iterable, Iterator
+
+from brant.arguments import storable
+from brant.errors import BrantError, InvalidValue, StorageError
+from brant.storage.transfer import NUMBERED_TABLES, TABLES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from brant.database import Database
+    from brant.storage.session import Session
+
+    Numbered = tuple[int, dict[str, Any]]
+
+FORMAT = 1
+
+
+def dump(db: Database) -> Generator[str, None, None]:
+    """The lines of a dump, each read when it is asked for; all of them show the moment of the first."""
+    storage = db._storage
+    storage.retire_old_layout()
+    with storage.snapshot() as session:
+        counts = session.row_counts()
+        yield _line({"brant": 1, "format": FORMAT, "rows": sum(counts.values()), "last_ids": session.last_ids()})
+        for table, columns in TABLES.items():
+            for row in session.table_rows(table):
+                storage.require_open()
+                yield _line({"table": table, **dict(zip(columns, map(_as_json, row), strict=True))})
+        yield _line({"end": True, "counts": counts})
+
+
+def load(db: Database, lines: Iterable[str | bytes]) -> dict[str, int]:
+    """Fill an empty database with what a dump holds, all of it or nothing; tells how many rows each table got."""
+    storage = db._storage
+    storage.retire_old_layout()
+    objects = _objects(lines)
+    last_ids = _checked_header(objects)
+    with storage.transaction() as session:
+        _require_empty(session, db.path)
+        counts = _load_rows(session, objects)
+        for table, last_id in last_ids.items():
+            session.raise_last_id(table, last_id)
+    return counts
+
+
+# Writing
+
+
+_encode = json.JSONEncoder(allow_nan=False).encode
+
+
+def _line(value: dict[str, object]) -> str:
+    return _encode(value) + "\n"
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, str) and storable(value) != value:
+        return {"text": _base64(value.encode("utf-8", "surrogateescape"))}
+    if isinstance(value, bytes):
+        return {"blob": _base64(value)}
+    if isinstance(value, float) and math.isinf(value):
+        return {"real": str(value)}
+    return value
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# Reading
+
+
+def _objects(lines: Iterable[str | bytes]) -> Iterator[Numbered]:
+    """The JSON object of each line, with its number."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            found = _decode(line.decode() if isinstance(line, bytes) else line)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise _no_dump() if number == 1 else _refusal(number, "is no JSON object: it is damaged or cut off")
+        yield number, found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def _checked_header(objects: Iterator[Numbered]) -> dict[str, int]:
+    """The ids that were given out last."""
+    number, header = next(objects, (1, {}))
+    version, last_ids = header.get("format"), header.get("last_ids")
+    if header.get("brant") != 1 or not isinstance(version, int) or version < 1:
+        raise _no_dump()
+    if version > FORMAT:
+        raise InvalidValue(
+            f"the dump has the format {version}, and this Brant knows {FORMAT}: upgrade Brant; nothing was loaded"
+        )
+    if not isinstance(last_ids, dict) or not all(
+        table in NUMBERED_TABLES and isinstance(last_id, int) for table, last_id in last_ids.items()
+    ):
+        raise _refusal(number, "is damaged: it should tell the last ids")
+    return last_ids
+
+
+def _require_empty(session: Session, path: str) -> None:
+    held = [f"{table}: {count}" for table, count in session.row_counts().items() if count]
+    if held:
+        raise StorageError(
+            f"{path} already holds rows ({', '.join(held)}); load into a new database; nothing was loaded"
+        )
+
+
+def _load_rows(session: Session, objects: Iterator[Numbered]) -> dict[str, int]:
+    counts = dict.fromkeys(TABLES, 0)
+    for number, found in objects:
+        if "end" in found:
+            if found.get("counts") != counts:
+                raise _refusal(number, "tells other counts than there are rows: some are missing, or were added")
+            if next(objects, None) is not None:
+                raise _refusal(number + 1, "stands behind the end")
+            return counts
+        table, row = _row(number, found)
+        try:
+            session.load_row(table, row)
+        except BrantError as error:
+            raise type(error)(f"line {number} of the dump: {error}; nothing was loaded") from error
+        counts[table] += 1
+    raise InvalidValue("the dump was cut off: its last line is missing; nothing was loaded")
+
+
+def _row(number: int, found: dict[str, Any]) -> tuple[str, dict[str, object]]:
+    table = found.pop("table", None)
+    columns = TABLES.get(table) if isinstance(table, str) else None
+    if columns is None:
+        raise _refusal(number, f"is a row of {table!r}, which is no table")
+    if set(found) != set(columns):
+        raise _refusal(number, f"should have the columns {', '.join(columns)}")
+    try:
+        return table, {column: _from_json(value) for column, value in found.items()}
+    except (ValueError, TypeError):
+        raise _refusal(number, "holds a value that no dump has") from None
+
+
+def _from_json(value: object) -> object:
+    match value:
+        case bool():
+            raise TypeError("SQLite has no booleans")
+        case None | int() | float():
+            return value
+        case str() if storable(value) == value:
+            return value
+        case {"text": str(encoded), **others} if not others:
+            return base64.b64decode(encoded, validate=True).decode("utf-8", "surrogateescape")
+        case {"blob": str(encoded), **others} if not others:
+            return base64.b64decode(encoded, validate=True)
+        case {"real": "inf" | "-inf" as infinity, **others} if not others:
+            return float(infinity)
+    raise TypeError(f"{type(value).__name__} is no value")
+
+
+def _no_dump() -> InvalidValue:
+    return InvalidValue(
+        'this is no dump: its first line should begin with {"brant": 1; make one with `brant dump` or db.dump(); '
+        "nothing was loaded"
+    )
+
+
+def _refusal(number: int, why: str) -> InvalidValue:
+    return InvalidValue(f"line {number} of the dump {why}; nothing was loaded")
