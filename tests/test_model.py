@@ -21,7 +21,17 @@ import brant
 from brant.errors import ClaimLost
 from brant.testing import FakeClock
 from tests.model import Job
-from tests.model_clients import ATTEMPTS, LEASES, STREAMS, TwoClients, clients, no_transaction, queues, spans
+from tests.model_clients import (
+    ATTEMPTS,
+    LEASES,
+    STREAMS,
+    TwoClients,
+    clients,
+    no_transaction,
+    now_and_then,
+    queues,
+    spans,
+)
 
 streams = st.sampled_from(STREAMS)
 workers = st.sampled_from(["w1", "w1", "w2"])
@@ -102,6 +112,7 @@ class Programs(TwoClients):
         assert written == self.model.enqueue(name, json.dumps(text), max_attempts=ATTEMPTS[name])
         self.ids.append(written)
 
+    @precondition(now_and_then)
     @rule(client=clients, name=queues)
     def enqueue_what_is_not_json(self, client: int, name: str) -> None:
         with pytest.raises(TypeError):
@@ -198,6 +209,7 @@ class Programs(TwoClients):
     # The shell
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, choice=choices)
     def read(self, client: int, name: str, choice: Choice) -> None:
         chosen = self.chosen(choice)
@@ -205,6 +217,7 @@ class Programs(TwoClients):
         assert shown(message) == meant(self.model.read(name, 1, **chosen))
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, limit=limits, choice=ranges)
     def read_many(self, client: int, name: str, limit: int, choice: Choice) -> None:
         chosen = self.chosen(choice)
@@ -213,6 +226,7 @@ class Programs(TwoClients):
 
     @precondition(no_transaction)
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, batch_size=limits, wanted=limits)
     def stop_reading_under_a_lease(self, client: int, name: str, batch_size: int, wanted: int) -> None:
         wanted = min(wanted, batch_size)
@@ -224,12 +238,14 @@ class Programs(TwoClients):
         assert shown(*messages) == meant(self.model.read_under_lease(name, batch_size, consumed)[:wanted])
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, choice=choices)
     def peek(self, client: int, name: str, choice: Choice) -> None:
         chosen = self.chosen(choice)
         assert shown(self.queue(client, name).peek(**chosen)) == meant(self.committed.peek(name, 1, **chosen))
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, limit=limits, choice=ranges)
     def peek_many(self, client: int, name: str, limit: int, choice: Choice) -> None:
         chosen = self.chosen(choice)
@@ -237,6 +253,7 @@ class Programs(TwoClients):
         assert shown(*messages) == meant(self.committed.peek(name, limit, **chosen))
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, choice=choices)
     def move(self, client: int, name: str, choice: Choice) -> None:
         target, chosen = "b" if name == "a" else "a", self.chosen(choice)
@@ -244,6 +261,7 @@ class Programs(TwoClients):
         assert shown(message) == meant(self.model.move(name, target, 1, **chosen))
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, limit=st.none() | limits, choice=ranges)
     def move_many(self, client: int, name: str, limit: int | None, choice: Choice) -> None:
         target, chosen = "b" if name == "a" else "a", self.chosen(choice)
@@ -256,6 +274,7 @@ class Programs(TwoClients):
     # Removing and bringing back
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, pick=picks, verb=st.sampled_from(["cancel", "delete by id", "delete"]))
     def remove(self, client: int, name: str, pick: int, verb: str) -> None:
         queue, job_id = self.queue(client, name), self.picked(pick)
@@ -267,6 +286,7 @@ class Programs(TwoClients):
             assert queue.delete(tx=self.tx) == self.model.delete_queue(name)
 
     @precondition(there_are_jobs)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues)
     def sweep_expired(self, client: int, name: str) -> None:
         assert self.queue(client, name).sweep_expired(tx=self.tx) == self.model.sweep_expired(name)
@@ -278,10 +298,12 @@ class Programs(TwoClients):
         assert self.queue(client, name).requeue_dead(job_id, tx=self.tx) == self.model.requeue(name, job_id)
 
     @precondition(there_are_dead_letters)
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, older_than=maybe_spans)
     def purge_dead(self, client: int, name: str, older_than: float | None) -> None:
         assert self.queue(client, name).purge_dead(older_than, tx=self.tx) == self.model.purge(name, older_than)
 
+    @precondition(now_and_then)
     @rule(client=clients, name=queues, pause=st.sampled_from([False, False, True]))
     def pause_or_resume(self, client: int, name: str, pause: bool) -> None:
         queue = self.queue(client, name)
@@ -304,6 +326,7 @@ class Programs(TwoClients):
         assert offsets == [self.model.publish(topic, key, json.dumps(value)) for value, key in events]
 
     @precondition(there_are_events)
+    @precondition(now_and_then)
     @rule(client=clients, topic=streams, after=st.integers(0, 9), limit=st.integers(-1, 3))
     def read_events(self, client: int, topic: str, after: int, limit: int) -> None:
         events = self.stream(client, topic).read(after, limit)
@@ -321,6 +344,7 @@ class Programs(TwoClients):
             assert saved == self.model.save_offset(consumer, topic, offset)
 
     @precondition(there_are_events)
+    @precondition(now_and_then)
     @rule(
         client=clients,
         topic=streams,

@@ -172,3 +172,17 @@ def test_a_reader_slower_than_its_lease_does_not_remove_what_another_has_taken(
 def test_bad_options_are_refused_at_the_call(db: brant.Database, options: dict[str, Any]) -> None:
     with pytest.raises(brant.InvalidValue):
         db.queue("work").read_generator(at_least_once=True, **options)
+
+
+@pytest.mark.guarantee("G4")
+def test_a_batch_that_takes_longer_than_its_lease_stays_with_its_reader(
+    timed: brant.Database, clock: FakeClock
+) -> None:
+    queue = _filled(timed)
+    seen = []
+    for message in queue.read_generator(at_least_once=True, lease_s=30):
+        seen.append(message)
+        clock.advance(20)
+        assert queue.read() is None
+    assert seen == ["0", "1", "2", "3", "4"]
+    assert not queue.exists()

@@ -34,7 +34,7 @@ class Queue(ResultVerbs, ShellVerbs):
         self.db = db
         self.name = name
         self.visibility_timeout_s = seconds(visibility_timeout_s, "visibility_timeout_s", minimum=0)
-        self.max_attempts = whole(max_attempts, "max_attempts", minimum=0)
+        self.max_attempts = whole(max_attempts, "max_attempts", minimum=1)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from brant.arguments import encode, seconds, shell_name, whole
 from brant.errors import InvalidValue
 from brant.job import Message
-from brant.storage.base import MessageRow
+from brant.storage.base import JobRow, MessageRow
 from brant.transaction import writing
 
 TYPE_CHECKING = False
@@ -82,7 +82,8 @@ class ShellVerbs:
         """Take all messages that are there, one at a time.
 
         With `at_least_once` each batch is leased instead and removed when the batch has been consumed: what was not
-        consumed comes back, at once when the iteration is stopped, after `lease_s` seconds when the process dies.
+        consumed comes back, at once when the iteration is stopped, after `lease_s` seconds when the process dies. The
+        lease is renewed between messages, so `lease_s` has to be long enough for one of them.
         """
         if not at_least_once:
             return self._read_each(after, before)
@@ -104,14 +105,24 @@ class ShellVerbs:
             if not batch:
                 return
             consumed: list[int] = []
+            renew_at = storage.clock.monotonic() + lease_s / 3
             try:
                 for job in batch:
+                    if storage.clock.monotonic() >= renew_at:
+                        self._renew(worker, consumed, batch, lease_s)
+                        renew_at = storage.clock.monotonic() + lease_s / 3
                     yield Message.of(MessageRow(job.id, job.queue, job.payload, job.priority, job.run_at, job.attempts))
                     consumed.append(job.id)
             finally:
                 with storage.transaction() as session:
                     session.ack_many(consumed, worker)
                     session.release([job.id for job in batch[len(consumed) :]], worker)
+
+    def _renew(self, worker: str, consumed: list[int], batch: list[JobRow], lease_s: float) -> None:
+        with self.db._storage.transaction() as session:
+            session.ack_many(consumed, worker)
+            for job in batch[len(consumed) :]:
+                session.extend(job.id, worker, lease_s, job.attempts)
 
     def _take(
         self, limit: int, after: int | None, before: int | None, message_id: int | None, tx: object | None

@@ -173,6 +173,7 @@ class EventFeed(Feed[Event]):
         self._save_every_s = save_every_s
         if from_offset is None:
             from_offset = stream.get_offset(consumer) if consumer is not None else 0
+        self._is_known = False
         self._fetched = from_offset
         self._handed_out = from_offset
         self._done = from_offset
@@ -181,6 +182,10 @@ class EventFeed(Feed[Event]):
         self._saved_at = self._storage.clock.monotonic()
 
     def _fetch(self) -> list[Event]:
+        if self._consumer is not None and not self._is_known:
+            # From its first look on, so that prune() leaves what it has not seen yet.
+            self._stream.save_offset(self._consumer, 0)
+            self._is_known = True
         page = self._stream.read(self._fetched, _PAGE)
         if page:
             self._fetched = page[-1].offset

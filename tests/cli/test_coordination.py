@@ -22,6 +22,20 @@ from tests.waiting import PATIENCE_S, in_thread
 TRAPS = "trap 'echo INT; exit 5' INT; trap 'echo TERM; exit 5' TERM; echo running; while :; do sleep 0.02; done"
 
 
+# Says which signals came, each of them and in order, and ends with SIGTERM.
+TELLS_SIGNALS = """
+import signal
+
+expected = {signal.SIGINT, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, expected)
+print("running", flush=True)
+came = None
+while came != signal.SIGTERM:
+    came = signal.Signals(signal.sigwait(expected))
+    print(came.name, flush=True)
+"""
+
+
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[brant.Database]:
     """The database that the command finds in its directory."""
@@ -139,11 +153,10 @@ def test_a_command_that_a_signal_ends_is_told_as_shells_do(tmp_path: Path, numbe
 
 
 def test_ctrl_c_at_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
-    counting = "trap 'echo INT' INT; trap 'echo TERM; exit 0' TERM; echo running; while :; do read _; done"
     screen, terminal = pty.openpty()
     # The leader of a session that opens a terminal has it as its own.
     on_terminal = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
-    words = [sys.executable, "-c", on_terminal, COMMAND, "lock", "l", "--", "sh", "-c", counting]
+    words = [sys.executable, "-c", on_terminal, COMMAND, "lock", "l", "--", sys.executable, "-c", TELLS_SIGNALS]
     process = subprocess.Popen(
         words,
         stdin=terminal,
@@ -156,13 +169,13 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     os.close(terminal)
     shown = shown_until(screen, b"running")
     os.write(screen, b"\x03")
-    shown += shown_until(screen, b"INT")
+    shown += shown_until(screen, b"SIGINT")
     # Passed on behind whatever was passed on before.
     process.send_signal(signal.SIGTERM)
-    shown += shown_until(screen, b"TERM")
+    shown += shown_until(screen, b"SIGTERM")
     assert process.wait(PATIENCE_S) == 0
     os.close(screen)
-    assert shown.count(b"INT") == 1
+    assert shown.count(b"SIGINT") == 1
 
 
 def shown_until(screen: int, text: bytes) -> bytes:

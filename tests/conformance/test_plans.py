@@ -11,13 +11,16 @@ import pytest
 from brant.storage.session import Session
 from brant.storage.sqlite.backend import SqliteStorage
 from brant.storage.sqlite.connection import GUARDED_STATEMENTS, STATEMENTS
+from brant.storage.transfer import TABLES
 from brant.testing import FakeClock
 from tests.conformance.conftest import Backend
 
 LARGE_TABLES = re.compile(r"\b(_honker_(live|dead|stream|notifications)|_brant_attempts)\b")
 LISTS_ALL_QUEUES = {"queue_names", "queue_names_with_dead"}
 FOR_HEALTH = {"abandoned_leases", "schedules_without_consumers"}
-ONCE_IN_A_WHILE = {"prune_notifications", "rescue_old_pending", "rescue_old_processing", *FOR_HEALTH}
+WHOLE_TABLES = [f"dump_{table}" for table in TABLES]
+FOR_DUMPS = {"row_counts", *WHOLE_TABLES}
+ONCE_IN_A_WHILE = {"prune_notifications", "rescue_old_pending", "rescue_old_processing", *FOR_HEALTH, *FOR_DUMPS}
 CHECKED = sorted(name for name, sql in STATEMENTS.items() if LARGE_TABLES.search(sql) and name not in ONCE_IN_A_WHILE)
 
 # A JSON argument, the rows of a recursion, a subquery of a few rows, and small tables of which all rows are wanted.
@@ -127,7 +130,7 @@ def test_a_hot_statement_uses_the_index_made_for_it(connection: sqlite3.Connecti
 
 @pytest.mark.guarantee("G7")
 @pytest.mark.parametrize(
-    "name", ["claim", "claim_upkeep", "claimable", "take", "peek", "move", "read_stream", "list_dead"]
+    "name", ["claim", "claim_upkeep", "claimable", "take", "peek", "move", "read_stream", "list_dead", *WHOLE_TABLES]
 )
 def test_what_comes_in_order_is_not_sorted(connection: sqlite3.Connection, name: str) -> None:
     assert [step for step in plan(connection, STATEMENTS[name]) if "TEMP B-TREE" in step] == []

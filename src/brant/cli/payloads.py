@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from brant.arguments import storable
-from brant.cli.output import put
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -88,7 +87,15 @@ class Lines:
             self._warned = True
             print("brant: warning: a line contains newline characters; use --json to tell lines apart", file=sys.stderr)
         # Other programs may have stored lone surrogates, for which UTF-8 has no bytes: they are spelled out.
-        put(storable(_as_json(fields) if self._as_json else plain))
+        _put_whole(storable(_as_json(fields) if self._as_json else plain))
+
+
+def _put_whole(line: str) -> None:
+    rest = memoryview(line.encode() + b"\n")
+    while rest:
+        # Output that is not buffered (PYTHONUNBUFFERED) takes but a part of a long line when a signal comes.
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def _as_json(fields: dict[str, object]) -> str:

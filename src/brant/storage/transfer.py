@@ -85,6 +85,10 @@ _TEXT_COLUMNS = frozenset(
 
 
 class TransferVerbs(Statements):
+    def has_old_layout(self) -> bool:
+        """Whether there are jobs in tables of earlier systems, which could not be taken over."""
+        return bool(self.rows("old_layout", {}))
+
     def row_counts(self) -> dict[str, int]:
         """How many rows each table holds."""
         return dict(self.rows("row_counts", {}))

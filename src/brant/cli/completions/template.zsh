@@ -15,6 +15,14 @@ _brant_queues() {
     _wanted queues expl queue compadd -a queues
 }
 
+_brant_command_to_run() {
+    if [[ $words[1] == -- ]]; then
+        shift words
+        ((CURRENT--))
+    fi
+    _normal
+}
+
 @FUNCTIONS@
 
 _brant() {

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 _ACTIONS = {"queue": "_brant_queues", "file": "_files", "directory": "_files -/"}
 _OPTIONS_FIRST = "-A '-*'"
-_COMMANDS = " _command_names -e"
 _NEXT_LINE = " \\\n        "
 
 
@@ -34,7 +33,7 @@ def _function(entry: Entry) -> str:
 def _command_body(entry: Entry) -> str:
     takes_data = any(is_data(entry, position) for position in range(len(entry.places)))
     start = f"    _arguments -s -S {_OPTIONS_FIRST}" if takes_data else "    _arguments -s -S"
-    places = [spec for number, place in enumerate(entry.places, start=1) for spec in _place(number, place)]
+    places = [_place(number, place) for number, place in enumerate(entry.places, start=1)]
     return _NEXT_LINE.join([start, *_options(entry), _help(), *places])
 
 
@@ -70,11 +69,11 @@ def _spec(names: Sequence[str], excluded: Sequence[str], text: str, value: str) 
     return _quoted(f"({' '.join(excluded)})") + braced + _quoted(f"[{_escaped(text)}]{value}")
 
 
-def _place(number: int, place: Argument) -> list[str]:
+def _place(number: int, place: Argument) -> str:
     if kind_of(place) == "command":
-        return [_quoted(f"{number}:{place.value}:{_COMMANDS}"), _quoted("*:ARGUMENT:_files")]
+        return _quoted(f"*:::{place.value}: _brant_command_to_run")
     at = "*" if place.repeated else f"{number}:" if place.optional else str(number)
-    return [_quoted(f"{at}:{_escaped(place.value)}:{_action(place)}")]
+    return _quoted(f"{at}:{_escaped(place.value)}:{_action(place)}")
 
 
 def _action(argument: Argument) -> str:
