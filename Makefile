@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 BENCH_STAMP := $(VENV)/.bench-ready
 
-.PHONY: demo test test-slow bench lint format clean
+.PHONY: demo test test-slow bench docs lint format clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ test: $(STAMP)
 
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m bench $(ARGS)
+
+docs: $(STAMP)
+	$(BIN)/python -m brant.cli.manual markdown > docs/shell.md
+	$(BIN)/python -m brant.cli.manual man > docs/brant.1
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

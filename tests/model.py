@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Self
 
 LEASE_RAN_OUT = "the lease ran out: the worker died or stalled"
@@ -33,45 +33,35 @@ class Job:
     created_at: int
     expires_at: float | None
     attempts: int = 0
-    worker: str | None = None
-    lease_end: float | None = None
+    worker_id: str | None = None
+    claim_expires_at: float | None = None
     failures: list[Failure] = field(default_factory=list)
 
     @property
     def leased(self) -> bool:
         """Whether it was claimed and not settled; the lease may have run out."""
-        return self.lease_end is not None
+        return self.claim_expires_at is not None
 
     def order(self) -> tuple[int, float, int]:
         return (-self.priority, self.run_at, self.id)
 
-    def live_row(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "queue": self.queue,
-            "payload": self.payload,
-            "state": "processing" if self.leased else "pending",
-            "priority": self.priority,
-            "run_at": self.run_at,
-            "worker_id": self.worker,
-            "claim_expires_at": self.lease_end,
-            "attempts": self.attempts,
-            "max_attempts": self.max_attempts,
-            "created_at": self.created_at,
-            "expires_at": self.expires_at,
-        }
+    def row(self) -> dict[str, Any]:
+        row = asdict(self) | {"state": "processing" if self.leased else "pending"}
+        del row["failures"]
+        return row
 
 
 @dataclass
 class DeadLetter:
     job: Job
-    error: str
+    last_error: str
     died_at: int
 
     def row(self) -> dict[str, Any]:
-        kept = ("id", "queue", "payload", "priority", "run_at", "attempts", "max_attempts", "created_at")
-        row = self.job.live_row()
-        return {name: row[name] for name in kept} | {"last_error": self.error, "died_at": self.died_at}
+        row = self.job.row() | {"last_error": self.last_error, "died_at": self.died_at}
+        for name in ("state", "worker_id", "claim_expires_at", "expires_at"):
+            del row[name]
+        return row
 
 
 @dataclass
@@ -118,16 +108,16 @@ class Model:
 
     def moments(self) -> set[float]:
         """Where a job becomes due, expires or loses its lease, or a key is free."""
-        times = {time for job in self.live.values() for time in (job.run_at, job.expires_at, job.lease_end)}
+        times = {time for job in self.live.values() for time in (job.run_at, job.expires_at, job.claim_expires_at)}
         return {time for time in times | {key.until for key in self.keys.values()} if time is not None}
 
     def lease_holds(self, job: Job) -> bool:
         """A lease that ends on a whole second holds through that second."""
-        if job.lease_end is None:
+        if job.claim_expires_at is None:
             return False
-        if job.lease_end == int(job.lease_end):
-            return self.second <= job.lease_end
-        return self.now <= job.lease_end
+        if job.claim_expires_at == int(job.claim_expires_at):
+            return self.second <= job.claim_expires_at
+        return self.now <= job.claim_expires_at
 
     def expired(self, job: Job) -> bool:
         return job.expires_at is not None and job.expires_at <= self.now
@@ -183,7 +173,9 @@ class Model:
     def in_queue(self, queue: str) -> list[Job]:
         return [job for job in self.live.values() if job.queue == queue]
 
-    def due(self, queue: str, after: int | None = None, before: int | None = None) -> list[Job]:
+    def due(
+        self, queue: str, after: int | None = None, before: int | None = None, message_id: int | None = None
+    ) -> list[Job]:
         """What a claim or a read may take once leases that ran out are freed, in order."""
         found = [
             job
@@ -194,6 +186,7 @@ class Model:
             and not self.expired(job)
             and (after is None or job.id > after)
             and (before is None or job.id < before)
+            and message_id in (None, job.id)
         ]
         return sorted(found, key=Job.order)
 
@@ -201,7 +194,7 @@ class Model:
         """What every claim, read and move does first."""
         for job in self.in_queue(queue):
             if job.leased and not self.lease_holds(job):
-                job.failures.append(Failure(job.attempts, job.worker or "", LEASE_RAN_OUT, self.second))
+                job.failures.append(Failure(job.attempts, job.worker_id or "", LEASE_RAN_OUT, self.second))
                 if job.attempts >= job.max_attempts:
                     self.bury(job, "max attempts exceeded")
                 elif self.expired(job):
@@ -218,7 +211,7 @@ class Model:
 
     @staticmethod
     def free(job: Job) -> None:
-        job.worker = job.lease_end = None
+        job.worker_id = job.claim_expires_at = None
 
     # Claiming and settling
 
@@ -230,13 +223,13 @@ class Model:
         chosen = [] if queue in self.paused else self.due(queue)[:limit]
         for job in chosen:
             job.attempts += 1
-            job.worker = worker
-            job.lease_end = self.after(lease)
+            job.worker_id = worker
+            job.claim_expires_at = self.after(lease)
         return [(job, job.failures[-1].error if job.attempts > 1 and job.failures else None) for job in chosen]
 
     def owned(self, job_id: int, worker: str, attempt: int | None) -> Job | None:
         job = self.live.get(job_id)
-        if job is None or job.worker != worker or not self.lease_holds(job):
+        if job is None or job.worker_id != worker or not self.lease_holds(job):
             return None
         return job if attempt is None or job.attempts == attempt else None
 
@@ -269,7 +262,7 @@ class Model:
     def heartbeat(self, job_id: int, worker: str, lease: float, attempt: int | None = None) -> bool:
         job = self.owned(job_id, worker, attempt)
         if job is not None:
-            job.lease_end = self.after(lease)
+            job.claim_expires_at = self.after(lease)
         return job is not None
 
     def cancel(self, job_id: int) -> bool:
@@ -283,21 +276,12 @@ class Model:
 
     # The shell
 
-    def read(
-        self, queue: str, limit: int, after: int | None = None, before: int | None = None, message_id: int | None = None
-    ) -> list[Job]:
+    def read(self, queue: str, limit: int, **chosen: int) -> list[Job]:
         self.tidy(queue)
-        taken = [] if queue in self.paused else self.peek(queue, limit, after, before, message_id)
+        taken = [] if queue in self.paused else self.due(queue, **chosen)[:limit]
         for job in taken:
             del self.live[job.id]
         return taken
-
-    def peek(
-        self, queue: str, limit: int, after: int | None = None, before: int | None = None, message_id: int | None = None
-    ) -> list[Job]:
-        if message_id is not None:
-            return [job for job in self.due(queue) if job.id == message_id]
-        return self.due(queue, after, before)[:limit]
 
     def read_under_lease(self, queue: str, batch_size: int, consumed: int) -> list[Job]:
         """Take `consumed` of a leased batch and give the rest back: these claims count, and are allowed for."""
@@ -311,17 +295,9 @@ class Model:
             job.max_attempts += 1
         return batch
 
-    def move(
-        self,
-        queue: str,
-        target: str,
-        limit: int,
-        after: int | None = None,
-        before: int | None = None,
-        message_id: int | None = None,
-    ) -> list[Job]:
+    def move(self, queue: str, target: str, limit: int, **chosen: int) -> list[Job]:
         self.tidy(queue)
-        moved = self.peek(queue, limit, after, before, message_id)
+        moved = self.due(queue, **chosen)[:limit]
         for job in moved:
             job.queue = target
             self.known_queues.add(target)
@@ -444,10 +420,6 @@ class Model:
             if name == topic
         )
 
-    def failures(self) -> dict[int, list[tuple[int, str, str, int]]]:
+    def failures(self) -> dict[int, list[tuple[Any, ...]]]:
         jobs = [*self.live.values(), *(letter.job for letter in self.dead.values())]
-        return {
-            job.id: [(failure.attempt, failure.worker, failure.error, failure.at) for failure in job.failures]
-            for job in jobs
-            if job.failures
-        }
+        return {job.id: [astuple(failure) for failure in job.failures] for job in jobs if job.failures}

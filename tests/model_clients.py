@@ -5,6 +5,7 @@ While a transaction is open, `model` is what it sees and `committed` what everyb
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -19,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import brant
 from brant.errors import DatabaseBusy
 from brant.testing import FakeClock
-from tests.model import Model
+from tests.model import Job, Model
 
 LEASES = {"a": 10.0, "b": 2.5}
 ATTEMPTS = {"a": 2, "b": 3}
@@ -85,6 +86,10 @@ class TwoClients(RuleBasedStateMachine):
         known = [1, *self.ids[-2:], *self.model.dead, *self.model.live]
         return known[-1 - pick % len(known)]
 
+    def claimed(self, jobs: list[brant.Job], expected: list[tuple[Job, str | None]]) -> None:
+        assert [row_of(job) for job in jobs] == [job.row() | {"last_error": error} for job, error in expected]
+        self.handles += jobs
+
     def handle(self, pick: int) -> brant.Job:
         """A claimed job, more often than not one that is still there."""
         known = [job for job in self.handles if job.id in self.model.live] or self.handles
@@ -110,7 +115,10 @@ class TwoClients(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 15), span=st.sampled_from([-0.25, 0, 0.25, 0.75, 1]))
     def go_where_something_may_change(self, pick: int, span: float) -> None:
         moments = sorted(self.model.moments())
-        self.clock.step_wall(moments[pick % len(moments)] + span - self.clock.now())
+        self.go_to(moments[pick % len(moments)] + span)
+
+    def go_to(self, moment: float) -> None:
+        self.clock.step_wall(moment - self.clock.now())
         self.tell_the_time()
 
     def tell_the_time(self) -> None:
@@ -189,7 +197,7 @@ class TwoClients(RuleBasedStateMachine):
 
 
 def compare_tables(query: Callable[[str], list[dict[str, Any]]], model: Model) -> None:
-    assert query("SELECT * FROM _honker_live ORDER BY id") == [job.live_row() for _, job in sorted(model.live.items())]
+    assert query("SELECT * FROM _honker_live ORDER BY id") == [job.row() for _, job in sorted(model.live.items())]
     assert query("SELECT * FROM _honker_dead ORDER BY id") == [letter.row() for _, letter in sorted(model.dead.items())]
     assert query("SELECT * FROM _honker_stream ORDER BY offset") == [asdict(event) for event in model.events]
     failures: dict[int, list[tuple[Any, ...]]] = {}
@@ -197,3 +205,17 @@ def compare_tables(query: Callable[[str], list[dict[str, Any]]], model: Model) -
         job_id, *failure = row.values()
         failures.setdefault(job_id, []).append(tuple(failure))
     assert failures == model.failures()
+
+
+def row_of(job: brant.Job) -> dict[str, Any]:
+    same = ("id", "state", "priority", "run_at", "worker_id", "claim_expires_at", "attempts", "max_attempts")
+    row = {name: getattr(job, name) for name in (*same, "created_at", "expires_at", "last_error")}
+    return row | {"queue": job.queue_name, "payload": json.dumps(job.payload)}
+
+
+def shown(*messages: brant.Message | None) -> list[tuple[int, str, object]]:
+    return [(message.id, message.queue, message.payload) for message in messages if message is not None]
+
+
+def meant(jobs: list[Job]) -> list[tuple[int, str, object]]:
+    return [(job.id, job.queue, json.loads(job.payload)) for job in jobs]

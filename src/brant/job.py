@@ -144,10 +144,11 @@ class Message(str):
 
     @classmethod
     def of(cls, row: MessageRow) -> Message:
-        message = cls(message_text(row.payload))
+        payload = message_payload(row.payload)
+        message = cls(_text_of(payload))
         message.id = row.id
         message.queue = row.queue
-        message.payload = message_payload(row.payload)
+        message.payload = payload
         return message
 
 
@@ -157,7 +158,10 @@ def message_payload(stored: str) -> Any:
 
 def message_text(stored: str) -> str:
     """The text that the shell prints for a stored payload."""
-    payload = message_payload(stored)
+    return _text_of(message_payload(stored))
+
+
+def _text_of(payload: object) -> str:
     if isinstance(payload, str):
         return payload
     import json

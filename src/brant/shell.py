@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from brant.arguments import encode, seconds, shell_name, whole
 from brant.errors import InvalidValue
@@ -124,6 +125,40 @@ class ShellVerbs:
             for job in batch[len(consumed) :]:
                 session.extend(job.id, worker, lease_s, job.attempts)
 
+    @contextmanager
+    def consuming(
+        self,
+        limit: int = 1,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        message_id: int | None = None,
+    ) -> Iterator[Iterator[Message]]:
+        """Take up to `limit` messages as the block consumes them: `with queue.consuming(100) as messages`.
+
+        A message is consumed when the next one is asked for. At the end of the block those are gone, and the one in
+        hand and all behind it have never left the queue; also when the block raises. The block holds the write lock,
+        so it should not wait for anything.
+        """
+        chosen = _chosen(after, before, message_id)
+        consumed: list[int] = []
+        failure: BaseException | None = None
+        with self.db._storage.transaction() as session:
+            try:
+                with session.savepoint():
+                    rows = session.take(self.name, whole(limit, "limit", minimum=1), **chosen)
+                    try:
+                        yield _consumed_one_by_one(rows, consumed)
+                    except BaseException as error:
+                        failure = error
+                    if len(consumed) < len(rows):
+                        raise _LeaveTheRest
+            except _LeaveTheRest:
+                for message in consumed:
+                    session.take(self.name, 1, message_id=message)
+        if failure is not None:
+            raise failure
+
     def _take(
         self, limit: int, after: int | None, before: int | None, message_id: int | None, tx: object | None
     ) -> list[Message]:
@@ -222,6 +257,16 @@ class ShellVerbs:
         with self.db._storage.reading() as session:
             found = session.peek(self.name, 1, **_chosen(after, None, None))
             return bool(found) and not session.queue_paused(self.name)
+
+
+class _LeaveTheRest(Exception):
+    """Takes back what was taken too much."""
+
+
+def _consumed_one_by_one(rows: list[MessageRow], consumed: list[int]) -> Iterator[Message]:
+    for row in rows:
+        yield Message.of(row)
+        consumed.append(row.id)
 
 
 def checked_message(message: object, max_bytes: int) -> str:

@@ -34,7 +34,7 @@ def dump(db: Database) -> Generator[str, None, None]:
     storage.retire_old_layout()
     with storage.snapshot() as session:
         if session.has_old_layout():
-            raise StorageError("jobs of an early Honker could not be taken over, and would be missing: see brant doctor")
+            raise StorageError("jobs of an early Honker could not be taken over and would be missing; see db.health()")
         counts = session.row_counts()
         yield _line({"brant": 1, "format": FORMAT, "rows": sum(counts.values()), "last_ids": session.last_ids()})
         for table, columns in TABLES.items():

@@ -168,14 +168,16 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     )
     os.close(terminal)
     shown = shown_until(screen, b"running")
-    os.write(screen, b"\x03")
-    shown += shown_until(screen, b"SIGINT")
+    # Often, since two signals that come at the same moment look like one.
+    for _ in range(20):
+        os.write(screen, b"\x03")
+        shown += shown_until(screen, b"SIGINT")
     # Passed on behind whatever was passed on before.
     process.send_signal(signal.SIGTERM)
     shown += shown_until(screen, b"SIGTERM")
     assert process.wait(PATIENCE_S) == 0
     os.close(screen)
-    assert shown.count(b"SIGINT") == 1
+    assert shown.count(b"SIGINT") == 20
 
 
 def shown_until(screen: int, text: bytes) -> bytes:

@@ -28,12 +28,16 @@ EXIT_CODES = {"0": "done", "1": "error", "2": "nothing to give: empty, no match,
 
 def print_overview() -> None:
     print(f"usage: {USAGE}\n\nMessaging inside an SQLite file.")
-    width = max(map(len, (*COMMANDS, *GLOBAL_OPTIONS)))
     for group, names in GROUPS.items():
-        print(f"\n{group}:")
-        for name in names:
-            print(f"  {name:<{width}}  {load(name).summary}")
-    for heading, rows in (("Global options, before the command", GLOBAL_OPTIONS), ("Exit codes", EXIT_CODES)):
-        print(f"\n{heading}:")
-        for left, right in rows.items():
-            print(f"  {left:<{width}}  {right}")
+        _print_rows(group, {name: load(name).summary for name in names})
+    _print_rows("Global options, before the command", GLOBAL_OPTIONS)
+    _print_rows("Exit codes", EXIT_CODES)
+
+
+def _print_rows(heading: str, rows: dict[str, str]) -> None:
+    from textwrap import fill
+
+    print(f"\n{heading}:")
+    width = max(map(len, (*COMMANDS, *GLOBAL_OPTIONS)))
+    for left, right in rows.items():
+        print(fill(right, 80, initial_indent=f"  {left:<{width}}  ", subsequent_indent=" " * (width + 4)))

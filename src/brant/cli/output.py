@@ -23,9 +23,18 @@ def show(message: Message, *, as_json: bool, with_id: bool) -> None:
 
 
 def put(line: str) -> None:
-    """A line, whatever is in it, as UTF-8, at once."""
-    sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape") + b"\n")
+    """A line, whatever is in it, as UTF-8, at once and whole."""
+    data = memoryview(_encoded(line) + b"\n")
+    while data:  # unbuffered, as with PYTHONUNBUFFERED, a signal can cut a write short
+        data = data[sys.stdout.buffer.write(data) :]
     sys.stdout.buffer.flush()
+
+
+def _encoded(line: str) -> bytes:
+    try:
+        return line.encode("utf-8", "surrogateescape")  # bytes that were no UTF-8 come out as they went in
+    except UnicodeEncodeError:
+        return line.encode("utf-8", "surrogatepass")  # a lone surrogate from a JSON payload: better odd than stuck
 
 
 def put_json(value: object) -> None:

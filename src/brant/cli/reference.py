@@ -153,9 +153,7 @@ def _option(action: argparse.Action, *, optional: bool) -> Argument:
 
 def _place(action: argparse.Action) -> Argument:
     optional, repeated = (False, True) if action.nargs in _REST else _FORMS.get(str(action.nargs), (False, False))
-    return Argument(
-        (), _value(action), _help(action), choices=_choices(action), optional=optional, repeated=repeated
-    )
+    return Argument((), _value(action), _help(action), choices=_choices(action), optional=optional, repeated=repeated)
 
 
 def _value(action: argparse.Action) -> str:
