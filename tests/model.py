@@ -7,9 +7,10 @@ beginning of the current second, a fraction from this very moment.
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Self
+
+from tests.model_streams import StreamModel
 
 LEASE_RAN_OUT = "the lease ran out: the worker died or stalled"
 
@@ -65,15 +66,6 @@ class DeadLetter:
 
 
 @dataclass
-class Event:
-    offset: int
-    topic: str
-    key: str | None
-    payload: str
-    created_at: int
-
-
-@dataclass
 class Key:
     """Of a unique job: who has it, and until when at least."""
 
@@ -81,27 +73,20 @@ class Key:
     until: float | None
 
 
-class Model:
+class Model(StreamModel):
     def __init__(self, now: float) -> None:
-        self.now = now
+        super().__init__(now)
         self.live: dict[int, Job] = {}
         self.dead: dict[int, DeadLetter] = {}
         self.last_id = 0
         self.keys: dict[tuple[str, str], Key] = {}
         self.known_queues: set[str] = set()
         self.paused: set[str] = set()
-        self.events: list[Event] = []
-        self.last_offset = 0
-        self.offsets: dict[tuple[str, str], int] = {}
 
     def copy(self) -> Self:
         return copy.deepcopy(self)
 
     # Time
-
-    @property
-    def second(self) -> int:
-        return math.floor(self.now)
 
     def after(self, seconds: float) -> float:
         return self.second + seconds if seconds == int(seconds) else self.now + seconds
@@ -356,42 +341,6 @@ class Model:
         self.paused.discard(queue)
         return changed
 
-    # Streams
-
-    def publish(self, topic: str, key: str | None, payload: str) -> int:
-        self.last_offset += 1
-        self.events.append(Event(self.last_offset, topic, key, payload, self.second))
-        return self.last_offset
-
-    def topic(self, topic: str, after: int = 0) -> list[Event]:
-        return [event for event in self.events if event.topic == topic and event.offset > after]
-
-    def save_offset(self, consumer: str, topic: str, offset: int) -> bool:
-        known = self.offsets.get((consumer, topic))
-        if known is not None and offset <= known:
-            return False
-        self.offsets[consumer, topic] = offset
-        return True
-
-    def forget_consumer(self, consumer: str, topic: str) -> bool:
-        return self.offsets.pop((consumer, topic), None) is not None
-
-    def prune(
-        self, topic: str, up_to: int | None, older_than: float | None, keep: int | None, past_consumers: bool
-    ) -> int:
-        kept_newest = {event.offset for event in self.topic(topic)[-keep:]} if keep else set()
-        slowest = min((offset for (_, name), offset in self.offsets.items() if name == topic), default=None)
-        doomed = {
-            event.offset
-            for event in self.topic(topic)
-            if event.offset not in kept_newest
-            and (up_to is None or event.offset <= up_to)
-            and (older_than is None or event.created_at < self.now - older_than)
-            and (past_consumers or slowest is None or event.offset <= slowest)
-        }
-        self.events = [event for event in self.events if event.offset not in doomed]
-        return len(doomed)
-
     # What can be seen
 
     def queue_names(self) -> list[str]:
@@ -412,13 +361,6 @@ class Model:
             "next_run_at": min(later, default=None),
             "paused": queue in self.paused,
         }
-
-    def consumers(self, topic: str) -> list[tuple[str, int, int]]:
-        return sorted(
-            (consumer, offset, len(self.topic(topic, offset)))
-            for (consumer, name), offset in self.offsets.items()
-            if name == topic
-        )
 
     def failures(self) -> dict[int, list[tuple[Any, ...]]]:
         jobs = [*self.live.values(), *(letter.job for letter in self.dead.values())]

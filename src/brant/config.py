@@ -83,7 +83,13 @@ class Settings:
         parts = text.split("/")
         if not text or os.path.isabs(text) or len(parts) > 2 or any(part in ("", ".", "..") for part in parts):
             raise InvalidValue(f"{self._variable(name)} must be a file name, or one in one directory, not {text!r}")
+        refuse_control_characters(text, self._variable(name))
         return text
+
+
+def refuse_control_characters(path: str, what: str) -> None:
+    if any(character < " " or character == "\x7f" for character in path):
+        raise InvalidValue(f"{what} {path!r} holds control characters")
 
 
 def _attribute(name: str) -> str:
@@ -112,12 +118,13 @@ def resolve(
         return _named(file, directory, start)
     if settings.project_scope:
         return _project(start, settings)
-    _refuse_other_backends(settings.backend, "BRANT_BACKEND")
+    _refuse_other_backends(settings.backend, settings.sources.get("backend", ""))
     if directory is None and settings.default_db_location:
         if os.path.isabs(settings.default_db_location):
             path = os.path.join(settings.default_db_location, settings.default_db_name)
             return Target(path, settings.sources["default_db_location"])
-        raise InvalidValue(f"DEFAULT_DB_LOCATION must be an absolute path, not {settings.default_db_location!r}")
+        variable = settings.sources["default_db_location"]
+        raise InvalidValue(f"{variable} must be an absolute path, not {settings.default_db_location!r}")
     return Target(os.path.join(start, settings.default_db_name), "-d" if directory else "the current directory")
 
 

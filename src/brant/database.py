@@ -19,11 +19,13 @@ from brant.transaction import Transaction, writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    import asyncio
+    from collections.abc import Callable, Generator, Iterable, Mapping
     from types import TracebackType
-    from typing import Any, Literal, Self
+    from typing import Any, Literal, ParamSpec, Self, TypeVar
 
     from brant.channel import Listener, UpdateEvents
+    from brant.cron import CronSchedule
     from brant.inspection import QueueStats
     from brant.lock import Lock
     from brant.outbox import Outbox
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from brant.storage.base import Storage
     from brant.storage.health import Health
     from brant.stream import Stream
+    from brant.tasks import Task
+    from brant.worker import Worker
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 _WATCHERS: dict[str | None, Literal["auto", "poll"]] = {
     None: "auto",
@@ -386,6 +393,43 @@ class Database:
         from brant.schedule import Scheduler
 
         return Scheduler(self, lock_name)
+
+    # Tasks
+
+    def task(self, queue: str = "default", **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """`@db.task("emails", retries=5)`: as `@db.queue("emails").task(retries=5)`."""
+        return self.queue(queue).task(**options)
+
+    def periodic_task(
+        self, schedule: CronSchedule | str, queue: str = "default", **options: Any
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """As `@db.queue(queue).periodic_task(schedule)`."""
+        return self.queue(queue).periodic_task(schedule, **options)
+
+    def worker(self, queues: Mapping[str, int] | None = None, **options: Any) -> Worker:
+        """A worker for these queues with their concurrency, or for all that have tasks; see `brant.worker.Worker`."""
+        from brant.worker import Worker
+
+        return Worker(self, queues, **options)
+
+    async def run_workers(
+        self,
+        queue: str | None = None,
+        concurrency: int | None = None,
+        stop_event: asyncio.Event | None = None,
+        **options: Any,
+    ) -> None:
+        """Run the tasks of a queue, or of all queues that have any, until `stop_event` is set."""
+        from brant.worker.pool import default_concurrency
+
+        queues = None if queue is None else {queue: default_concurrency(concurrency)}
+        await self.worker(queues, concurrency=concurrency, **options).run(stop_event)
+
+    def run_workers_sync(self, queue: str | None = None, concurrency: int | None = None, **options: Any) -> None:
+        """The same in a thread, until drained or until the process is interrupted."""
+        import asyncio
+
+        asyncio.run(self.run_workers(queue, concurrency, **options))
 
     def outbox(
         self,

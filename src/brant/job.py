@@ -86,9 +86,13 @@ class Job:
             self._settled_in = tx
         return done
 
-    def release(self, tx: object | None = None) -> bool:
-        """Give it back unused: due at once, and this attempt does not count. False when the claim is lost."""
-        return self.queue.release(self.id, self.worker_id, attempt=self.attempts, tx=tx)
+    def release(self, delay_s: float | None = None, tx: object | None = None) -> bool:
+        """Give it back unused: due at once or after `delay_s`, and this attempt does not count.
+
+        False when the claim is lost.
+        """
+        released = self.queue.release(self.id, self.worker_id, delay_s, attempt=self.attempts, tx=tx)
+        return self._settled(released, tx)
 
     def heartbeat(self, extend_s: float | None = None) -> bool:
         """Keep the job for that long from now (the queue's visibility timeout). False when the claim is lost."""

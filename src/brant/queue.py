@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brant.arguments import encode, moment, seconds, storable, text_id, whole
+from brant.decorators import TaskVerbs
 from brant.errors import InvalidValue
 from brant.job import Job
 from brant.result import ResultVerbs
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _PAGE = 1000
 
 
-class Queue(ResultVerbs, ShellVerbs):
+class Queue(ResultVerbs, ShellVerbs, TaskVerbs):
     """A named queue of a Database; make one with `db.queue(name)`.
 
     At least once: a job whose worker dies is claimed again when its lease runs out, until its attempts are used up.
@@ -187,11 +188,23 @@ class Queue(ResultVerbs, ShellVerbs):
         with writing(self.db._storage, tx) as session:
             return session.fail(*claim, reason, attempt)
 
-    def release(self, job_id: int, worker_id: str, *, attempt: int | None = None, tx: object | None = None) -> bool:
-        """Give the job back unused: due at once, and the attempt does not count. False when the claim is lost."""
+    def release(
+        self,
+        job_id: int,
+        worker_id: str,
+        delay_s: float | None = None,
+        *,
+        attempt: int | None = None,
+        tx: object | None = None,
+    ) -> bool:
+        """Give the job back unused: due at once or after `delay_s`, and the attempt does not count.
+
+        False when the claim is lost.
+        """
         claimed_id, worker = _claim(job_id, worker_id)
+        delay = None if delay_s is None else seconds(delay_s, "delay_s")
         with writing(self.db._storage, tx) as session:
-            return session.release([claimed_id], worker, attempt) > 0
+            return session.release([claimed_id], worker, attempt, delay) > 0
 
     def heartbeat(
         self, job_id: int, worker_id: str, extend_s: float | None = None, *, attempt: int | None = None

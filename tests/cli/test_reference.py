@@ -23,6 +23,20 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TREE = command_tree()
 ENTRIES = {entry.words: entry for entry in TREE.walk()}
 WIDEST = 80
+MARKDOWN = r"""# Title
+
+.dot `a-b\c` and [a link](x.md)
+
+## More
+
+| a | b |
+|---|---|
+| `x\|y` | **z** |
+
+```sh
+'q'
+```
+"""
 
 
 def name_of(entry: Entry) -> str:
@@ -117,8 +131,7 @@ class AskedFor(dict[str, str]):
 
 
 def test_a_man_page_is_made_of_markdown() -> None:
-    text = "# Title\n\n.dot `a-b\\c` and [a link](x.md)\n\n## More\n\n| a | b |\n|---|---|\n| `x\\|y` | **z** |\n\n```sh\n'q'\n```\n"
-    made = man_page(text, name="tool", summary="does it", usage="tool [-x]")
+    made = man_page(MARKDOWN, name="tool", summary="does it", usage="tool [-x]")
     assert made.splitlines() == [
         '.TH TOOL 1 "" "tool" "User commands"',
         ".SH NAME",

@@ -15,7 +15,7 @@ import pytest
 
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
-from tests.waiting import PATIENCE_S, in_thread
+from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 
 # Says that it runs, and then runs until the test opens the gate.
 GATED = ("sh", "-c", "echo started; read _ < gate")
@@ -39,7 +39,7 @@ def gate(tmp_path: Path) -> Path:
 class Runner:
     """A `brant run` that goes on while the test looks at it."""
 
-    def __init__(self, directory: Path, *words: object) -> None:
+    def __init__(self, directory: Path, *words: object, **environment: str) -> None:
         self.process = subprocess.Popen(
             [COMMAND, "run", "q", *map(str, words)],
             stdin=subprocess.DEVNULL,
@@ -47,7 +47,7 @@ class Runner:
             stderr=subprocess.PIPE,
             text=True,
             cwd=directory,
-            env=clean_environment(),
+            env=clean_environment(**environment),
         )
 
     def line(self) -> str:
@@ -68,8 +68,8 @@ class Runner:
 
 
 @contextmanager
-def running(directory: Path, *words: object) -> Iterator[Runner]:
-    runner = Runner(directory, *words)
+def running(directory: Path, *words: object, **environment: str) -> Iterator[Runner]:
+    runner = Runner(directory, *words, **environment)
     try:
         with runner.process:
             try:
@@ -246,6 +246,17 @@ def test_the_delay_doubles_with_each_attempt_up_to_an_hour(
     assert before + least - 1 <= row["run_at"] <= time.time() + most
 
 
+def test_a_command_that_can_not_be_started_has_failed(brant_command: Run, queue: brant.Queue, tmp_path: Path) -> None:
+    queue.enqueue("bad", max_attempts=1)
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o700)
+    assert brant_command("run", "q", "--drain", "--", script).returncode == 0
+    assert [(letter.last_error or "").split(":")[0] for letter in queue.list_dead()] == [
+        "the command could not be started"
+    ]
+
+
 def test_a_command_that_leaves_a_process_behind_is_not_waited_for(brant_command: Run, queue: brant.Queue) -> None:
     queue.write("x")
     # The one left behind has the command's stderr open still.
@@ -253,6 +264,17 @@ def test_a_command_that_leaves_a_process_behind_is_not_waited_for(brant_command:
     left_behind = int(done.stdout)
     os.kill(left_behind, signal.SIGKILL)  # it was spared: it is there to be killed
     assert done.returncode == 0
+    assert not queue.exists()
+
+
+def test_an_ack_waits_for_a_database_that_is_busy(tmp_path: Path, queue: brant.Queue, gate: Path) -> None:
+    queue.write("x")
+    with running(tmp_path, "--max", "1", "--", *GATED, BRANT_BUSY_TIMEOUT="50") as runner:
+        assert runner.line() == "started"
+        with write_lock_held(tmp_path / ".brant.db"):
+            open_gate(gate)
+            assert runner.error_line().startswith("brant: warning: trying again: ")
+        assert runner.exit_code() == 0
     assert not queue.exists()
 
 

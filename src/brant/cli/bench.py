@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import brant
-from brant.arguments import whole
 from brant.cli.command import DONE, Command
+from brant.cli.numbers import count
 from brant.cli.output import put_json
 
 TYPE_CHECKING = False
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("-n", "--count", metavar="N", default="2000", help="operations of each kind (default: 2000)")
+    parser.add_argument(
+        "-n", "--count", metavar="N", type=count, default=2000, help="operations of each kind (default: 2000)"
+    )
     parser.add_argument("--json", action="store_true", help="a JSON object")
 
 
 def _bench(context: Context, options: Namespace) -> int:
     import tempfile
 
-    count = whole(int(options.count) if options.count.isdigit() else options.count, "--count", minimum=1)
     # Beside the database that would be used: the disk is what is measured.
     folder = os.path.dirname(context.target().path)
     with (
         tempfile.TemporaryDirectory(dir=folder, prefix=".brant-bench-") as place,
         brant.open(os.path.join(place, "bench.db"), synchronous=context.settings.sync_mode) as db,
     ):
-        rates = _rates(db.queue("bench"), db.stream("bench"), count)
+        rates = _rates(db.queue("bench"), db.stream("bench"), options.count)
     if options.json:
         put_json(rates)
         return DONE
@@ -42,28 +43,28 @@ def _bench(context: Context, options: Namespace) -> int:
     return DONE
 
 
-def _rates(queue: brant.Queue, stream: brant.Stream, count: int) -> dict[str, int]:
+def _rates(queue: brant.Queue, stream: brant.Stream, times: int) -> dict[str, int]:
     def claim_and_ack() -> None:
         job = queue.claim_one("bench")
         if job is not None:
             job.ack()
 
     return {
-        "write, one a transaction": _rate(count, lambda: queue.write("x" * 100)),
-        "read, one a transaction": _rate(count, queue.read),
-        "enqueue, one a transaction": _rate(count, lambda: queue.enqueue({"n": 1})),
-        "claim and ack, one at a time": _rate(count, claim_and_ack),
-        "publish, one a transaction": _rate(count, lambda: stream.publish({"n": 1})),
+        "write, one a transaction": _rate(times, lambda: queue.write("x" * 100)),
+        "read, one a transaction": _rate(times, queue.read),
+        "enqueue, one a transaction": _rate(times, lambda: queue.enqueue({"n": 1})),
+        "claim and ack, one at a time": _rate(times, claim_and_ack),
+        "publish, one a transaction": _rate(times, lambda: stream.publish({"n": 1})),
     }
 
 
-def _rate(count: int, operation: Callable[[], object]) -> int:
+def _rate(times: int, operation: Callable[[], object]) -> int:
     import time
 
     start = time.perf_counter()
-    for _ in range(count):
+    for _ in range(times):
         operation()
-    return round(count / (time.perf_counter() - start))
+    return round(times / (time.perf_counter() - start))
 
 
 COMMANDS = {

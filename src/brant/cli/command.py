@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import brant
-from brant.config import Settings, Target, resolve
+from brant.cli.output import complain
+from brant.config import Settings, Target, refuse_control_characters, resolve
 from brant.errors import InvalidValue, StorageError
 
 TYPE_CHECKING = False
@@ -37,10 +37,11 @@ class Command:
 class Context:
     """The global options, and the database that they name."""
 
-    def __init__(self, directory: str | None, file: str | None, quiet: bool) -> None:
-        self.directory = directory
-        self.file = file
-        self.quiet = quiet
+    def __init__(self) -> None:
+        self.directory: str | None = None
+        self.file: str | None = None
+        self.quiet = False
+        self.as_json = False
         self._settings: Settings | None = None
 
     @property
@@ -51,10 +52,11 @@ class Context:
 
     def target(self) -> Target:
         """Which database, with what the user typed checked."""
+        for path, option in ((self.directory, "-d"), (self.file, "-f")):
+            refuse_control_characters(path or "", option)
         if self.directory is not None and not os.path.isdir(self.directory):
-            raise InvalidValue(f"the directory {self.directory} does not exist")
-        _refuse_control_characters(self.directory, "-d")
-        _refuse_control_characters(self.file, "-f")
+            is_file = os.path.exists(self.directory)
+            raise InvalidValue(f"{self.directory} {'is no directory' if is_file else 'does not exist; make it first'}")
         target = resolve(self.directory, self.file, settings=self.settings)
         if self.file is not None and not os.path.isabs(self.file):
             _refuse_escape(target.path, self.directory or os.getcwd())
@@ -80,12 +82,7 @@ class Context:
     def tell(self, text: str) -> None:
         """Say what was done, on stderr, unless -q."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
-
-
-def _refuse_control_characters(path: str | None, option: str) -> None:
-    if path is not None and not path.isprintable():
-        raise InvalidValue(f"{option} {path!r} holds control characters")
+            complain(text)
 
 
 def _refuse_escape(path: str, folder: str) -> None:
@@ -100,4 +97,4 @@ def _make_parent(path: str) -> None:
         return
     if not os.path.isdir(os.path.dirname(parent)):
         raise InvalidValue(f"the directory {os.path.dirname(parent)} does not exist; make it first")
-    os.mkdir(parent)
+    os.makedirs(parent, exist_ok=True)  # another process may have been faster

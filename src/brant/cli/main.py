@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import sys
 from importlib import import_module
 
 import brant
-from brant.cli.command import DONE, FAILED, Command, Context
-from brant.errors import BrantError, InvalidValue
+from brant.cli.command import DONE, Command, Context
+from brant.cli.stopping import Terminated
+from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,29 +63,45 @@ _VALUES = {"-d": "directory", "--dir": "directory", "-f": "file", "--file": "fil
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    context = Context()
     try:
-        return _run(words)
-    except KeyboardInterrupt:
-        print("\nbrant: interrupted", file=sys.stderr)
-        return DONE
-    except BrokenPipeError:
-        _drop_output()
-        return FAILED
-    except (BrantError, ValueError, TypeError, OSError) as error:
-        _drop_output_if_broken(error)
-        _report(error, as_json="--json" in words)
-        return FAILED
+        _keep_standard_descriptors()
+        signal.signal(signal.SIGTERM, _terminate)
+        code = _run(context, words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BaseException as error:
+        from brant.cli.failing import exit_code_for
+
+        return exit_code_for(error, as_json=context.as_json)
+    finally:
+        # The interpreter's last collection need not walk through all that was imported.
+        gc.freeze()
 
 
-def _run(words: list[str]) -> int:
+def _keep_standard_descriptors() -> None:
+    """Where a standard stream is closed, no file of ours may get its number, and with it what others write there."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        while os.open(os.devnull, os.O_RDWR) <= 2:
+            pass
+
+
+def _terminate(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one is not to be waited for
+    raise Terminated
+
+
+def _run(context: Context, words: list[str]) -> int:
     options = GlobalOptions(words)
     if options.version:
         print(f"brant {brant.__version__}")
         return DONE
-    context = Context(options.directory, options.file, options.quiet)
+    context.directory, context.file, context.quiet = options.directory, options.file, options.quiet
     if options.action is not None:
         from brant.cli.maintenance import run
 
+        context.as_json = options.json
         return run(context, options)
     if options.help or options.command is None:
         from brant.cli.help import print_overview
@@ -98,7 +117,12 @@ def _run_command(context: Context, name: str, words: list[str]) -> int:
     command: Command = load(name)
     parser = CommandParser(prog=f"brant {name}", description=command.description)
     command.arguments(parser)
-    return command.run(context, parser.parse_args(protected(name, words)))
+    try:
+        options = parser.parse_args(protected(name, words))
+    except SystemExit:  # --help, and it is printed
+        return DONE
+    context.as_json = getattr(options, "json", False)
+    return command.run(context, options)
 
 
 def load(name: str) -> Command:
@@ -164,36 +188,3 @@ def _unknown(word: str) -> str:
         return f"unrecognized option {word}; see brant --help"
     near = get_close_matches(word, COMMANDS, 1)
     return f"unknown command {word!r}" + (f"; did you mean {near[0]!r}?" if near else "; see brant --help")
-
-
-def _report(error: Exception, *, as_json: bool) -> None:
-    text = " ".join(str(error).split()) or type(error).__name__
-    if not as_json:
-        print(f"brant: error: {text}", file=sys.stderr)
-        return
-    import json
-
-    print(json.dumps({"error": _code(error), "message": text, "retryable": _is_retryable(error)}), file=sys.stderr)
-
-
-def _code(error: Exception) -> str:
-    names = {"InvalidTimestamp": "INVALID_TIMESTAMP", "InvalidMessageId": "INVALID_MESSAGE_ID"}
-    return names.get(type(error).__name__, "INVALID_ARGUMENT" if isinstance(error, ValueError) else "ERROR")
-
-
-def _is_retryable(error: Exception) -> bool:
-    from brant.errors import DatabaseBusy
-
-    return isinstance(error, DatabaseBusy)
-
-
-def _drop_output_if_broken(error: Exception) -> None:
-    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-        _drop_output()
-
-
-def _drop_output() -> None:
-    """Have what is still in the buffer go nowhere, so that the interpreter does not stumble over it at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

@@ -24,7 +24,7 @@ def run(context: Context, options: GlobalOptions) -> int:
 
 
 def _status(context: Context, *, as_json: bool) -> int:
-    with context.open() as db:
+    with context.open(writes=True) as db:
         counts = db.list_queues()
         status = {
             "total_messages": sum(stats.total for stats in counts),

@@ -1,6 +1,6 @@
 """The manual of the command, as a page of the documentation and as a man page.
 
-`python -m brant.cli.manual markdown` and `... man` print them. The prose is in manual.md, the rest comes from the parsers.
+`python -m brant.cli.manual markdown` and `... man` print them. The prose is in manual.md, the rest the parsers know.
 """
 
 from __future__ import annotations

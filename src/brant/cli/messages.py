@@ -15,12 +15,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
+    from io import BufferedReader
 
     from brant.cli.command import Context
 
 _CHUNK = 64 * 1024
-_LINES_A_TRANSACTION = 1000
 
 
 def _write_arguments(parser: ArgumentParser) -> None:
@@ -33,8 +32,11 @@ def _write(context: Context, options: Namespace) -> int:
     if options.lines:
         if options.message not in (None, "-"):
             raise InvalidValue("--lines reads standard input; leave the message out")
+        lines = _lines(_standard_input(), context.settings.max_message_size)
         with context.open(writes=True) as db:
-            _write_lines(queue_of(db, options.queue), sys.stdin.buffer)
+            queue = queue_of(db, options.queue)
+            for batch in lines:
+                queue.write_many(batch)
         return DONE
     message = _message(options.message, context)
     with context.open(writes=True) as db:
@@ -42,25 +44,47 @@ def _write(context: Context, options: Namespace) -> int:
     return DONE
 
 
-def _write_lines(queue: brant.Queue, lines: Iterable[bytes]) -> None:
-    batch: list[str] = []
-    for line in lines:
-        batch.append(_decoded(line.removesuffix(b"\n")))
-        if len(batch) == _LINES_A_TRANSACTION:
-            queue.write_many(batch)
-            batch.clear()
-    queue.write_many(batch)
+def _lines(stream: BufferedReader, limit: int) -> Iterator[list[str]]:
+    """The lines that have come by now, again and again: a slow writer's are not held back until there are many."""
+    written, unfinished = 0, b""
+    try:
+        while chunk := stream.read1(_CHUNK):
+            *lines, unfinished = (unfinished + chunk).split(b"\n")
+            yield [_line(line, number, limit) for number, line in enumerate(lines, written + 1)]
+            written += len(lines)
+            _require_within(limit, unfinished, written + 1)
+        if unfinished:
+            yield [_line(unfinished, written + 1, limit)]
+    except InvalidValue as error:
+        raise InvalidValue(f"{error}; the first {written} lines are written") from None
+
+
+def _line(line: bytes, number: int, limit: int) -> str:
+    _require_within(limit, line, number)
+    return _decoded(line, f"line {number}")
+
+
+def _require_within(limit: int, line: bytes, number: int) -> None:
+    if len(line) > limit:
+        raise InvalidValue(f"line {number} exceeds the maximum size of {limit} bytes")
 
 
 def _message(given: str | None, context: Context) -> str:
     if given is not None and given != "-":
         return given
+    stream = _standard_input()
     if given is None and sys.stdin.isatty():
         raise InvalidValue("no message: type it behind the queue's name, or pipe it in")
-    return _decoded(_read_within(sys.stdin.buffer, context.settings.max_message_size))
+    return _decoded(_read_within(stream, context.settings.max_message_size))
 
 
-def _read_within(stream: BinaryIO, limit: int) -> bytes:
+def _standard_input() -> BufferedReader:
+    if sys.stdin is None:
+        raise InvalidValue("standard input is closed: there is nothing to read a message from")
+    return sys.stdin.buffer  # type: ignore[return-value]
+
+
+def _read_within(stream: BufferedReader, limit: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := stream.read(_CHUNK):
@@ -71,11 +95,11 @@ def _read_within(stream: BinaryIO, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def _decoded(data: bytes) -> str:
+def _decoded(data: bytes, what: str = "the input") -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"the input is not valid UTF-8: {error}") from None
+        raise InvalidValue(f"{what} is not valid UTF-8: {error}") from None
 
 
 def _read_arguments(parser: ArgumentParser) -> None:
@@ -103,22 +127,18 @@ class _Selection:
 
 
 def _read(context: Context, options: Namespace) -> int:
+    from brant.cli.draining import Drain
+    from brant.cli.stopping import StopSignals
+
     selection = _Selection(options)
     with context.open() as db:
         queue = queue_of(db, options.queue)
-        if selection.all:
-            return _print_all(_taken(queue, selection, context), options)
-        # Printed before the commit: what can't be printed stays in the queue.
-        with db.transaction() as tx:
-            message = queue.read(after=selection.after, before=selection.before, message_id=selection.message_id, tx=tx)
-            return _print_one(message, options, selection)
-
-
-def _taken(queue: brant.Queue, selection: _Selection, context: Context) -> Iterator[brant.Message]:
-    if selection.after is None and selection.before is None:
-        # Leased in batches and removed once printed: what breaks on the way comes back.
-        return queue.read_generator(at_least_once=True, batch_size=context.settings.generator_batch_size)
-    return queue.read_generator(after=selection.after, before=selection.before)
+        stop = StopSignals()
+        most = context.settings.generator_batch_size
+        drain = Drain(queue, options, stop, most=most, after=selection.after, before=selection.before)
+        found = drain.all() if selection.all else drain.one(selection.message_id, warns=not selection.is_plain)
+    stop.raise_if_requested()
+    return DONE if found else NOTHING
 
 
 def _peek(context: Context, options: Namespace) -> int:
@@ -146,18 +166,15 @@ def _move(context: Context, options: Namespace) -> int:
         if source.name == destination.name:
             raise InvalidValue("Source and destination queues cannot be the same")
         selection = _Selection(options)
-        with db.transaction() as tx:
-            if selection.all:
-                moved = source.move_many(destination, after=selection.after, before=selection.before, tx=tx)
-                return _print_all(iter(moved), options)
+        if selection.all:
+            moved = source.move_many(destination, after=selection.after, before=selection.before)
+        else:
             message = source.move(
-                destination,
-                after=selection.after,
-                before=selection.before,
-                message_id=selection.message_id,
-                tx=tx,
+                destination, after=selection.after, before=selection.before, message_id=selection.message_id
             )
-            return _print_all(iter([message] if message is not None else []), options)
+            moved = [] if message is None else [message]
+    # Printed after the commit: whatever becomes of the output, the messages are safe in their new queue.
+    return _print_all(moved, options)
 
 
 def _print_one(message: brant.Message | None, options: Namespace, selection: _Selection) -> int:
@@ -169,7 +186,7 @@ def _print_one(message: brant.Message | None, options: Namespace, selection: _Se
     return DONE
 
 
-def _print_all(messages: Iterator[brant.Message], options: Namespace) -> int:
+def _print_all(messages: Iterable[brant.Message], options: Namespace) -> int:
     code = NOTHING
     for message in messages:
         code = DONE

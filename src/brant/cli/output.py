@@ -1,46 +1,48 @@
-"""What goes to stdout: messages as lines, flushed one by one, so that a pipe that breaks costs at most one."""
+"""What goes to stdout and stderr: lines, written at once and whole, whatever is in them."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
-from brant.job import Message
+from brant.errors import StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant.job import Message
 
 _warned = False
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def show(message: Message, *, as_json: bool, with_id: bool) -> None:
     """Print a message in one of the three formats."""
-    if as_json:
-        import json
+    _write(line_of(message, as_json=as_json, with_id=with_id))
 
-        line = json.dumps({"message": str(message), "timestamp": message.id}, ensure_ascii=False)
-    elif with_id:
-        line = f"{message.id}\t{message}"
-    else:
-        line = message
-    put(line)
+
+def line_of(message: Message, *, as_json: bool, with_id: bool) -> bytes:
+    """The line to print for a message."""
+    if as_json:
+        return _json_line({"message": str(message), "timestamp": message.id})
+    return _line(f"{message.id}\t{message}" if with_id else message)
 
 
 def put(line: str) -> None:
-    """A line, whatever is in it, as UTF-8, at once and whole."""
-    data = memoryview(_encoded(line) + b"\n")
-    while data:  # unbuffered, as with PYTHONUNBUFFERED, a signal can cut a write short
-        data = data[sys.stdout.buffer.write(data) :]
-    sys.stdout.buffer.flush()
-
-
-def _encoded(line: str) -> bytes:
-    try:
-        return line.encode("utf-8", "surrogateescape")  # bytes that were no UTF-8 come out as they went in
-    except UnicodeEncodeError:
-        return line.encode("utf-8", "surrogatepass")  # a lone surrogate from a JSON payload: better odd than stuck
+    _write(_line(line))
 
 
 def put_json(value: object) -> None:
-    import json
+    _write(_json_line(value))
 
-    put(json.dumps(value, ensure_ascii=False))
+
+def complain(text: str) -> None:
+    """A line on stderr; where that is closed or broken there is nobody to tell."""
+    if sys.stderr is not None:
+        try:
+            os.write(sys.stderr.fileno(), text.encode("utf-8", "backslashreplace") + b"\n")
+        except OSError:
+            pass
 
 
 def warn_of_newlines(message: Message, *, as_json: bool, with_id: bool) -> None:
@@ -48,6 +50,41 @@ def warn_of_newlines(message: Message, *, as_json: bool, with_id: bool) -> None:
     global _warned
     if not (as_json or with_id or _warned) and "\n" in message:
         _warned = True
-        print(
-            "brant: warning: a message contains newline characters; use --json to tell messages apart", file=sys.stderr
-        )
+        complain("brant: warning: a message contains newline characters; use --json to tell messages apart")
+
+
+def stdout_descriptor() -> int:
+    if sys.stdout is None:
+        raise StorageError("standard output is closed: there is nowhere to print to")
+    return sys.stdout.fileno()
+
+
+def _write(data: bytes) -> None:
+    # Not through sys.stdout: what a failed write leaves in its buffer would fail again when the interpreter ends.
+    descriptor = stdout_descriptor()
+    rest = memoryview(data)
+    while rest:
+        rest = rest[write_some(descriptor, rest) :]
+
+
+def write_some(descriptor: int, data: memoryview) -> int:
+    try:
+        return os.write(descriptor, data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError(f"can't write to standard output: {error.strerror}") from error
+
+
+def _line(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape") + b"\n"  # bytes that were no UTF-8 come out as they went in
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass") + b"\n"  # a lone surrogate from JSON: better odd than stuck
+
+
+def _json_line(value: object) -> bytes:
+    try:
+        return _as_json(value).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(value).encode() + b"\n"  # escapes whatever UTF-8 can't say

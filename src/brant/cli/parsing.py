@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Brant speaks English: to look for a translation of each of argparse's texts takes a twentieth of `brant write`.
 vars(argparse)["_"] = str
 
+
 class CommandParser(argparse.ArgumentParser):
     """Says what is wrong in one line, as an error of Brant; takes no abbreviations."""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import brant
 from brant.arguments import is_shell_name
 from brant.cli.command import DONE, FAILED, NOTHING, Command
-from brant.cli.output import put, put_json
+from brant.cli.output import complain, put, put_json
 from brant.cli.parsing import add_queue, queue_of
 from brant.errors import InvalidValue, QueueNameError
 
@@ -107,7 +105,7 @@ def _alias(context: Context, options: Namespace) -> int:
         if options.action == "add":
             db.add_alias(options.name, options.target)
             if db.queue(options.name).exists() and not (options.quiet or context.quiet):
-                print(f"brant: warning: there is also a queue named {options.name!r}, with messages", file=sys.stderr)
+                complain(f"brant: warning: there is also a queue named {options.name!r}, with messages")
         elif options.action == "remove":
             if not db.remove_alias(options.name):
                 raise QueueNameError(f"alias {options.name!r} does not exist")

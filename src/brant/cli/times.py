@@ -12,7 +12,9 @@ _MICROS_A_SECOND = 1_000_000
 # Whole numbers from here on are ids, not Unix times; below, up to 11 digits are seconds and the rest milliseconds.
 _FIRST_NATIVE = 2**44
 _LARGEST_NANOS = 2**63
-_NANOS_DIGITS = 18
+_FIRST_MILLIS = 10**11
+_FIRST_NANOS = 10**17
+_LONGEST = 40  # far beyond any time, and far from the length at which Python refuses to read a number
 _SUFFIXES = {"ns": 1_000_000_000, "ms": 1_000, "s": 1}
 
 
@@ -27,6 +29,8 @@ def timestamp(text: str) -> int:
         raise InvalidTimestamp("Invalid timestamp: empty string")
     if "e" in stripped.lower():
         raise InvalidTimestamp(f"Invalid timestamp: scientific notation not supported: {text!r}")
+    if len(stripped) > _LONGEST:
+        raise InvalidTimestamp(f"Invalid timestamp: {stripped[:_LONGEST]!r}... is too long")
     for read in (_with_suffix, _iso, _whole, _decimal):
         micros = read(stripped)
         if micros is not None:
@@ -50,10 +54,13 @@ def _iso(text: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidTimestamp(f"Invalid timestamp: {text!r} is no ISO 8601 date or time") from None
+        moment = None
+    if moment is None or "z" in text:
+        raise InvalidTimestamp(f"Invalid timestamp: {text!r} is no ISO 8601 date or time")
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * _MICROS_A_SECOND + since.microseconds
+    micros = (since.days * 86_400 + since.seconds) * _MICROS_A_SECOND + since.microseconds
+    return _within_range(micros, text)
 
 
 def _whole(text: str) -> int | None:
@@ -65,9 +72,9 @@ def _whole(text: str) -> int | None:
     if number >= _LARGEST_NANOS:
         raise InvalidTimestamp(f"Invalid timestamp: exceeds maximum value: {text!r}")
     if number < _FIRST_NATIVE:
-        return number * _MICROS_A_SECOND if len(text) <= 11 else number * 1000
+        return number * _MICROS_A_SECOND if number < _FIRST_MILLIS else number * 1000
     # An id that was noted down under SimpleBroker counts nanoseconds.
-    return number // 1000 if len(text) >= _NANOS_DIGITS else number
+    return number // 1000 if number >= _FIRST_NANOS else number
 
 
 def _decimal(text: str) -> int | None:
@@ -79,9 +86,13 @@ def _decimal(text: str) -> int | None:
 
 
 def _micros(seconds: Fraction, text: str) -> int:
-    if seconds * 1_000_000_000 >= _LARGEST_NANOS:
+    return _within_range(int(seconds * _MICROS_A_SECOND), text)
+
+
+def _within_range(micros: int, text: str) -> int:
+    if micros * 1000 >= _LARGEST_NANOS:
         raise InvalidTimestamp(f"Invalid timestamp: too far in future: {text!r}")
-    return int(seconds * _MICROS_A_SECOND)
+    return micros
 
 
 def _fraction(text: str) -> Fraction:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import sys
+import time
+from functools import partial
 
 import brant
 from brant.cli.command import DONE, Command
-from brant.cli.output import show, warn_of_newlines
+from brant.cli.draining import Drain
+from brant.cli.output import complain, show, warn_of_newlines
 from brant.cli.parsing import add_format, add_queue, queue_of
+from brant.cli.stopping import StopSignals
 from brant.cli.times import timestamp
 from brant.errors import InvalidValue
 
@@ -17,10 +19,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
 
-    from brant.channel import UpdateEvents
     from brant.cli.command import Context
 
-# A commit wakes the watcher; this is for leases that run out meanwhile, and as a safety net.
+# A commit wakes the watcher; this is for what comes back without one, as when a lease runs out.
 _LONGEST_WAIT_S = 5.0
 
 
@@ -40,77 +41,85 @@ def _watch(context: Context, options: Namespace) -> int:
     after = None if options.after is None else timestamp(options.after)
     with context.open() as db:
         queue = queue_of(db, options.queue)
-        take = _take(db, queue, options, after)
+        # Before the first look, so that a commit between the two is not missed.
+        commits = db.update_events()
+        stop = StopSignals(commits.close)
+        take, mode = _taking(db, queue, options, stop, after, context.settings.generator_batch_size)
         if not (context.quiet or options.quiet):
-            mode = "peek" if options.peek else f"move to {options.move}" if options.move else "consume"
-            print(f"Watching queue '{queue.name}' ({mode} mode)...", file=sys.stderr, flush=True)
-        _until_stopped(db.update_events(), queue, take)
+            complain(f"Watching queue '{queue.name}' ({mode} mode)...")
+        while not stop.requested():
+            if not take():
+                commits.wait(_wait_s(queue))
     return DONE
 
 
-def _take(db: brant.Database, queue: brant.Queue, options: Namespace, after: int | None) -> Callable[[], bool]:
-    """A function that handles the next message, if there is one, and tells whether there was."""
-
-    def printed(message: brant.Message | None) -> bool:
-        if message is None:
-            return False
-        warn_of_newlines(message, as_json=options.json, with_id=options.timestamps)
-        show(message, as_json=options.json, with_id=options.timestamps)
-        return True
-
+def _taking(
+    db: brant.Database, queue: brant.Queue, options: Namespace, stop: StopSignals, after: int | None, most: int
+) -> tuple[Callable[[], bool], str]:
+    """A function that prints what is there and tells whether there was something, and the name of the mode."""
     if options.peek:
-        return _Peeks(queue, after, printed)
-    destination = None
+        return Peeks(queue, options, stop, after).new_ones, "peek"
     if options.move:
         destination = queue_of(db, options.move)
         if destination.name == queue.name:
             raise InvalidValue("Cannot move messages to the same queue")
-
-    def take_next() -> bool:
-        if not queue.has_pending(after):
-            return False
-        # Printed before the commit: what can't be printed stays in the queue.
-        with db.transaction() as tx:
-            taken = queue.read(after=after, tx=tx) if destination is None else queue.move(destination, tx=tx)
-            return printed(taken)
-
-    return take_next
+        return partial(_move_one, queue, destination, options), f"move to {destination.name}"
+    drain = Drain(queue, options, stop, most=most, after=after)
+    # A look that needs no write lock comes first: most commits are not for this queue.
+    return lambda: queue.has_pending(after) and drain.all(), "consume"
 
 
-class _Peeks:
-    """Each message once, in the order of their ids."""
+def _move_one(queue: brant.Queue, destination: brant.Queue, options: Namespace) -> bool:
+    if not queue.has_pending():
+        return False
+    message = queue.move(destination)
+    if message is not None:
+        _show(message, options)
+    return message is not None
 
-    def __init__(self, queue: brant.Queue, after: int | None, printed: Callable[[brant.Message | None], bool]) -> None:
+
+def _show(message: brant.Message, options: Namespace) -> None:
+    warn_of_newlines(message, as_json=options.json, with_id=options.timestamps)
+    show(message, as_json=options.json, with_id=options.timestamps)
+
+
+class Peeks:
+    """Prints each message once.
+
+    A new message has a higher id than all before it; now and then all are looked through, for those that become due,
+    are given back or are moved here with the id that they have.
+    """
+
+    def __init__(self, queue: brant.Queue, options: Namespace, stop: StopSignals, after: int | None) -> None:
         self._queue = queue
-        self._last = after
-        self._printed = printed
+        self._options = options
+        self._stop = stop
+        self._after = self._highest = after
+        self._shown: set[int] = set()
+        self._next_full_look = 0.0
 
-    def __call__(self) -> bool:
-        fresh = sorted(self._queue.peek_many(1000, after=self._last), key=lambda message: message.id)
-        for message in fresh:
-            self._printed(message)
-            self._last = message.id
-        return bool(fresh)
-
-
-def _until_stopped(events: UpdateEvents, queue: brant.Queue, take: Callable[[], bool]) -> None:
-    stopped = False
-
-    def stop(*_: object) -> None:
-        nonlocal stopped
-        stopped = True
-        events.close()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    while not stopped:
-        if not take():
-            events.wait(_wait_s(queue))
+    def new_ones(self) -> bool:
+        now = time.monotonic()
+        is_full = now >= self._next_full_look
+        present: set[int] = set()
+        count = 0
+        for message in self._queue.peek_generator(after=self._after if is_full else self._highest):
+            if self._stop.requested():
+                return True
+            present.add(message.id)
+            if message.id not in self._shown:
+                _show(message, self._options)
+                self._shown.add(message.id)
+                count += 1
+        self._highest = max(present, default=self._highest)
+        if is_full:
+            self._shown = present
+        next_look = now + _wait_s(self._queue)
+        self._next_full_look = next_look if is_full else min(next_look, self._next_full_look)
+        return count > 0
 
 
 def _wait_s(queue: brant.Queue) -> float:
-    import time
-
     next_run = queue.stats().next_run_at
     return _LONGEST_WAIT_S if next_run is None else min(max(0.0, next_run - time.time()), _LONGEST_WAIT_S)
 

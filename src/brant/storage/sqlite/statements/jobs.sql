@@ -211,7 +211,8 @@ UPDATE _honker_live SET claim_expires_at = :lease_end WHERE {{owned}} AND state 
 -- attempts: each claim raises that, and by it a late ack of this claim is told from one of the next.
 -- name: release
 UPDATE _honker_live
-SET state = 'pending', worker_id = NULL, claim_expires_at = NULL, max_attempts = max_attempts + 1
+SET state = 'pending', worker_id = NULL, claim_expires_at = NULL, max_attempts = max_attempts + 1,
+    run_at = coalesce(:run_at, run_at)
 WHERE id IN (SELECT value FROM json_each(:ids)) AND worker_id = :worker AND state = 'processing' AND {{held}}
     AND (:attempt IS NULL OR attempts = :attempt)
 RETURNING id

@@ -1,0 +1,148 @@
+"""Taking messages by printing them: what is printed is removed, what can't be printed stays in the queue."""
+
+from __future__ import annotations
+
+import select
+import sys
+
+from brant.cli.output import line_of, stdout_descriptor, warn_of_newlines, write_some
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+    import brant
+    from brant.cli.stopping import StopSignals
+
+# How long a reader of the output may take while others wait for the write lock, and how often a stop is looked for.
+_PATIENCE_S = 0.02
+_STOP_CHECK_S = 0.1
+
+
+class Drain:
+    """Prints messages of a queue, in the order in which it gives them, and removes those that are printed.
+
+    They are printed inside the transaction that removes them, in batches that grow while the output takes them. When it
+    does not take them the transaction ends with what is printed so far: nobody waits for a slow reader of the output.
+    """
+
+    def __init__(
+        self,
+        queue: brant.Queue,
+        options: Namespace,
+        stop: StopSignals,
+        *,
+        most: int,
+        after: int | None = None,
+        before: int | None = None,
+    ) -> None:
+        self._queue = queue
+        self._options = options
+        self._stop = stop
+        self._most = most
+        self._range = {"after": after, "before": before}
+        self._outlet = Outlet(stdout_descriptor())
+        self._batch = 1
+
+    def one(self, message_id: int | None = None, *, warns: bool) -> bool:
+        """The first message, or that one; False when there is none."""
+        while self._outlet.waited(self._stop):
+            batch = self._printed(1, message_id, warns=warns)
+            if batch.printed or not batch.stalled:
+                return batch.printed > 0
+        return False
+
+    def all(self) -> bool:
+        """All that are there, until a stop is asked for; False when there is none."""
+        found = False
+        while self._outlet.waited(self._stop):
+            batch = self._printed(self._batch, None, warns=True)
+            found |= batch.printed > 0
+            if not batch.stalled and batch.printed < self._batch:
+                break
+            self._batch = max(1, batch.printed) if batch.stalled else min(self._batch * 2, self._most)
+        return found
+
+    def _printed(self, limit: int, message_id: int | None, *, warns: bool) -> _Batch:
+        batch = _Batch()
+        with self._queue.consuming(limit, message_id=message_id, **self._range) as messages:
+            self._print(messages, batch, warns=warns)
+        self._outlet.finish(batch.rest, self._stop)
+        return batch
+
+    def _print(self, messages: Iterator[brant.Message], batch: _Batch, *, warns: bool) -> None:
+        as_json, with_id = self._options.json, self._options.timestamps
+        for message in messages:
+            line = line_of(message, as_json=as_json, with_id=with_id)
+            if self._stop.requested() or not self._outlet.has_room(len(line)):
+                batch.stalled = True
+                return
+            if warns:
+                warn_of_newlines(message, as_json=as_json, with_id=with_id)
+            batch.rest = self._outlet.put(line)
+            batch.printed += 1
+            if batch.rest:
+                # Half of it is out: it counts as taken, and the other half follows after the transaction.
+                batch.stalled = True
+                next(messages, None)
+                return
+
+
+class _Batch:
+    """What became of the messages of one transaction."""
+
+    def __init__(self) -> None:
+        self.printed = 0
+        self.stalled = False
+        self.rest = memoryview(b"")
+
+
+class Outlet:
+    """A descriptor that is written to without waiting for who reads it.
+
+    A pipe that is ready takes so many bytes and no more for sure; files, terminals and the rest are always ready.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._room = 0
+
+    def has_room(self, size: int = 1, wait_s: float = _PATIENCE_S) -> bool:
+        """Whether so many bytes, or the first of very many, are taken in one piece."""
+        needed = min(size, _READY_TAKES)
+        if self._room < needed:
+            self._room = _READY_TAKES if self._is_ready(wait_s) else 0
+        return self._room >= needed
+
+    def put(self, data: bytes) -> memoryview:
+        """Write what is taken at once; gives the rest."""
+        rest = memoryview(data)
+        while rest and self.has_room(len(rest)):
+            rest = self._write(rest)
+        return rest
+
+    def waited(self, stop: StopSignals) -> bool:
+        """Wait until there is room; False when a stop was asked for."""
+        while not stop.requested():
+            if self.has_room(wait_s=_STOP_CHECK_S):
+                return True
+        return False
+
+    def finish(self, rest: memoryview, stop: StopSignals) -> None:
+        """Write all of it, however long that takes, unless a stop is asked for."""
+        while rest and self.waited(stop):
+            rest = self._write(rest)
+
+    def _write(self, data: memoryview) -> memoryview:
+        written = write_some(self._descriptor, data[: self._room])
+        self._room -= written
+        return data[written:]
+
+    def _is_ready(self, wait_s: float) -> bool:
+        if sys.platform == "win32":  # select() knows sockets only there
+            return True
+        return bool(select.select([], [self._descriptor], [], wait_s)[1])
+
+
+_READY_TAKES = 1 << 16 if sys.platform == "win32" else select.PIPE_BUF

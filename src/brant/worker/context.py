@@ -1,0 +1,80 @@
+"""What a running task can ask and tell."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+from brant.errors import InvalidValue, TransactionError
+from brant.job import Job
+from brant.transaction import Transaction
+
+_current: ContextVar[TaskContext | None] = ContextVar("brant_task", default=None)
+
+
+class TaskContext:
+    """The job that a task runs for: `current_task()` gives it inside the function."""
+
+    def __init__(self, job: Job, task: str, timeout_s: float | None) -> None:
+        self.job = job
+        self.job_id = job.id
+        self.attempt = job.attempts
+        self.task = task
+        monotonic = job.queue.db._storage.clock.monotonic
+        self.started = monotonic()
+        self.deadline = None if timeout_s is None else self.started + timeout_s
+        self._given_up = threading.Event()
+        self.acked = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job is no longer this worker's, or its time is over: a long function should look, and end."""
+        return self._given_up.is_set()
+
+    def give_up(self) -> None:
+        self._given_up.set()
+
+    def heartbeat(self, extend_s: float | None = None) -> bool:
+        """Renew the lease now; the worker does so by itself."""
+        return self.job.heartbeat(extend_s)
+
+    def progress(self, share: float, note: str = "") -> None:
+        """Tell how far the task is, from 0 to 1: a notification on the channel `_brant:progress`."""
+        if not 0 <= share <= 1:
+            raise InvalidValue(f"progress goes from 0 to 1, not {share!r}")
+        payload = {"job_id": self.job_id, "task": self.task, "progress": share, "note": note}
+        self.job.queue.db.notify("_brant:progress", payload)
+
+    def transaction(self) -> Transaction:
+        """A transaction that commits with the ack: what is written in it happens exactly once."""
+        if self.acked:
+            raise TransactionError("the task has committed its transaction already; it has one only")
+        return _CommittingTransaction(self)
+
+
+class _CommittingTransaction(Transaction):
+    """The job's own transaction, which remembers that it committed."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+        self._acking = context.job.transaction()
+
+    def __enter__(self) -> Transaction:
+        return self._acking.__enter__()
+
+    def __exit__(self, kind, error, trace) -> None:  # type: ignore[no-untyped-def]
+        self._acking.__exit__(kind, error, trace)
+        self._context.acked = kind is None
+
+
+def current_task() -> TaskContext:
+    """The context of the task that runs here."""
+    context = _current.get()
+    if context is None:
+        raise InvalidValue("current_task() works inside a task that a worker runs")
+    return context
+
+
+def enter(context: TaskContext) -> None:
+    """Make it the current one of this thread or task."""
+    _current.set(context)

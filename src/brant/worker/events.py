@@ -1,0 +1,53 @@
+"""What happens in a worker, told to whoever wants to know: logs, metrics, traces."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Observer = Callable[["WorkerEvent"], None]
+_LEVELS = {"dead": logging.WARNING, "lost": logging.WARNING, "trouble": logging.WARNING, "retry": logging.INFO}
+_logger = logging.getLogger("brant.worker")
+
+
+@dataclass(frozen=True)
+class WorkerEvent:
+    """One thing that happened: start, success, retry, snooze, cancel, dead, renew, lost, trouble, stop."""
+
+    kind: str
+    queue: str
+    job_id: int | None = None
+    task: str | None = None
+    attempt: int | None = None
+    duration_s: float | None = None
+    error: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Observers:
+    """Tells each observer, and the log; one that fails is logged and stops nobody."""
+
+    def __init__(self, observers: tuple[Observer, ...]) -> None:
+        self._observers = observers
+
+    def tell(self, event: WorkerEvent) -> None:
+        level = _LEVELS.get(event.kind, logging.DEBUG)
+        reason = (event.error or "").strip().partition("\n")[0]
+        _logger.log(
+            level,
+            "%s queue=%s job=%s task=%s attempt=%s %s",
+            event.kind,
+            event.queue,
+            event.job_id,
+            event.task,
+            event.attempt,
+            reason,
+            extra={"brant": event},
+        )
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                _logger.exception("an observer of the worker failed")
