@@ -41,7 +41,7 @@ class Settings:
     def items(self) -> list[tuple[str, Any, str]]:
         """(name, value, where it came from) of every setting."""
         return [
-            (name, value, self.sources.get(name, "default"))
+            (name, value, self.sources.get(name.removesuffix("_ms"), "default"))
             for name, value in sorted(vars(self).items())
             if name != "sources" and not name.startswith("_")
         ]

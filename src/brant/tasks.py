@@ -150,6 +150,8 @@ class Task(Generic[P, R]):
         """As a call, with options: tx, delay, run_at, priority, expires, unique_key, unique_for."""
         options = {name: kwargs.pop(name) for name in _OPTIONS & set(kwargs)}
         self._check_arguments(args, kwargs)
+        if run_instead is not None:
+            return run_instead(self, args, kwargs)
         job_id = self.queue.enqueue(envelope(self.name, args, kwargs), **self._options(args, kwargs, options))
         return TaskResult(job_id, self.queue, self.spec.store_result)
 
@@ -168,6 +170,10 @@ class Task(Generic[P, R]):
             options["unique_key"] = key(*args, **kwargs) if callable(key) else key
             options["unique_for"] = spec.unique_for_s
         return options | given
+
+
+# Set while `brant.testing.run_inline()` is on.
+run_instead: Callable[[Task[..., Any], tuple[Any, ...], dict[str, Any]], TaskResult[Any]] | None = None
 
 
 def envelope(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

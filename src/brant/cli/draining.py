@@ -5,12 +5,11 @@ from __future__ import annotations
 import select
 import sys
 
-from brant.cli.output import line_of, stdout_descriptor, warn_of_newlines, write_some
+from brant.cli.output import stdout_descriptor, write_some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import brant
     from brant.cli.stopping import StopSignals
@@ -30,7 +29,7 @@ class Drain:
     def __init__(
         self,
         queue: brant.Queue,
-        options: Namespace,
+        line_of: Callable[[brant.Message], bytes],
         stop: StopSignals,
         *,
         most: int,
@@ -38,17 +37,17 @@ class Drain:
         before: int | None = None,
     ) -> None:
         self._queue = queue
-        self._options = options
+        self._format = line_of
         self._stop = stop
         self._most = most
         self._range = {"after": after, "before": before}
         self._outlet = Outlet(stdout_descriptor())
-        self._batch = 1
+        self._size = 1
 
-    def one(self, message_id: int | None = None, *, warns: bool) -> bool:
+    def one(self, message_id: int | None = None) -> bool:
         """The first message, or that one; False when there is none."""
         while self._outlet.waited(self._stop):
-            batch = self._printed(1, message_id, warns=warns)
+            batch = self._printed(1, message_id)
             if batch.printed or not batch.stalled:
                 return batch.printed > 0
         return False
@@ -57,34 +56,30 @@ class Drain:
         """All that are there, until a stop is asked for; False when there is none."""
         found = False
         while self._outlet.waited(self._stop):
-            batch = self._printed(self._batch, None, warns=True)
+            batch = self._printed(self._size)
             found |= batch.printed > 0
-            if not batch.stalled and batch.printed < self._batch:
+            if not batch.stalled and batch.printed < self._size:
                 break
-            self._batch = max(1, batch.printed) if batch.stalled else min(self._batch * 2, self._most)
+            self._size = max(1, batch.printed) if batch.stalled else min(self._size * 2, self._most)
         return found
 
-    def _printed(self, limit: int, message_id: int | None, *, warns: bool) -> _Batch:
+    def _printed(self, limit: int, message_id: int | None = None) -> _Batch:
         batch = _Batch()
         with self._queue.consuming(limit, message_id=message_id, **self._range) as messages:
-            self._print(messages, batch, warns=warns)
+            self._print(messages, batch)
         self._outlet.finish(batch.rest, self._stop)
         return batch
 
-    def _print(self, messages: Iterator[brant.Message], batch: _Batch, *, warns: bool) -> None:
-        as_json, with_id = self._options.json, self._options.timestamps
+    def _print(self, messages: Iterator[brant.Message], batch: _Batch) -> None:
         for message in messages:
-            line = line_of(message, as_json=as_json, with_id=with_id)
-            if self._stop.requested() or not self._outlet.has_room(len(line)):
+            rest = None if self._stop.requested() else self._outlet.offer(self._format(message))
+            if rest is None:
                 batch.stalled = True
                 return
-            if warns:
-                warn_of_newlines(message, as_json=as_json, with_id=with_id)
-            batch.rest = self._outlet.put(line)
             batch.printed += 1
-            if batch.rest:
+            if rest:
                 # Half of it is out: it counts as taken, and the other half follows after the transaction.
-                batch.stalled = True
+                batch.rest, batch.stalled = rest, True
                 next(messages, None)
                 return
 
@@ -108,24 +103,19 @@ class Outlet:
         self._descriptor = descriptor
         self._room = 0
 
-    def has_room(self, size: int = 1, wait_s: float = _PATIENCE_S) -> bool:
-        """Whether so many bytes, or the first of very many, are taken in one piece."""
-        needed = min(size, _READY_TAKES)
-        if self._room < needed:
-            self._room = _READY_TAKES if self._is_ready(wait_s) else 0
-        return self._room >= needed
-
-    def put(self, data: bytes) -> memoryview:
-        """Write what is taken at once; gives the rest."""
-        rest = memoryview(data)
-        while rest and self.has_room(len(rest)):
+    def offer(self, data: bytes) -> memoryview | None:
+        """Write what is taken at once and give the rest; None when nothing is taken. What fits is never cut."""
+        if not self._has_room(len(data)):
+            return None
+        rest = self._write(memoryview(data))
+        while rest and self._has_room(len(rest)):
             rest = self._write(rest)
         return rest
 
     def waited(self, stop: StopSignals) -> bool:
         """Wait until there is room; False when a stop was asked for."""
         while not stop.requested():
-            if self.has_room(wait_s=_STOP_CHECK_S):
+            if self._has_room(wait_s=_STOP_CHECK_S):
                 return True
         return False
 
@@ -133,6 +123,12 @@ class Outlet:
         """Write all of it, however long that takes, unless a stop is asked for."""
         while rest and self.waited(stop):
             rest = self._write(rest)
+
+    def _has_room(self, size: int = 1, wait_s: float = _PATIENCE_S) -> bool:
+        needed = min(size, _READY_TAKES)
+        if self._room < needed:
+            self._room = _READY_TAKES if self._is_ready(wait_s) else 0
+        return self._room >= needed
 
     def _write(self, data: memoryview) -> memoryview:
         written = write_some(self._descriptor, data[: self._room])

@@ -32,7 +32,7 @@ def exit_code_for(error: BaseException, *, as_json: bool) -> int:
 
 def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        text = f"{error.strerror}: {error.filename!r}" if error.filename else error.strerror
     elif isinstance(error, (BrantError, ValueError, TypeError)):
         text = str(error)
     else:

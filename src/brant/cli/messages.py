@@ -6,7 +6,7 @@ import sys
 
 import brant
 from brant.cli.command import DONE, NOTHING, Command
-from brant.cli.output import show, warn_of_newlines
+from brant.cli.output import message_format, write
 from brant.cli.parsing import add_format, add_queue, add_range, queue_of
 from brant.cli.times import message_id, timestamp
 from brant.errors import InvalidValue
@@ -135,8 +135,9 @@ def _read(context: Context, options: Namespace) -> int:
         queue = queue_of(db, options.queue)
         stop = StopSignals()
         most = context.settings.generator_batch_size
-        drain = Drain(queue, options, stop, most=most, after=selection.after, before=selection.before)
-        found = drain.all() if selection.all else drain.one(selection.message_id, warns=not selection.is_plain)
+        line_of = message_format(options, warns=not selection.is_plain)
+        drain = Drain(queue, line_of, stop, most=most, after=selection.after, before=selection.before)
+        found = drain.all() if selection.all else drain.one(selection.message_id)
     stop.raise_if_requested()
     return DONE if found else NOTHING
 
@@ -146,9 +147,9 @@ def _peek(context: Context, options: Namespace) -> int:
     with context.open() as db:
         queue = queue_of(db, options.queue)
         if selection.all:
-            return _print_all(queue.peek_generator(after=selection.after, before=selection.before), options)
+            return _print(queue.peek_generator(after=selection.after, before=selection.before), options)
         message = queue.peek(after=selection.after, before=selection.before, message_id=selection.message_id)
-        return _print_one(message, options, selection)
+    return _print([] if message is None else [message], options, warns=not selection.is_plain)
 
 
 def _move_arguments(parser: ArgumentParser) -> None:
@@ -174,24 +175,15 @@ def _move(context: Context, options: Namespace) -> int:
             )
             moved = [] if message is None else [message]
     # Printed after the commit: whatever becomes of the output, the messages are safe in their new queue.
-    return _print_all(moved, options)
+    return _print(moved, options)
 
 
-def _print_one(message: brant.Message | None, options: Namespace, selection: _Selection) -> int:
-    if message is None:
-        return NOTHING
-    if not selection.is_plain:
-        warn_of_newlines(message, as_json=options.json, with_id=options.timestamps)
-    show(message, as_json=options.json, with_id=options.timestamps)
-    return DONE
-
-
-def _print_all(messages: Iterable[brant.Message], options: Namespace) -> int:
+def _print(messages: Iterable[brant.Message], options: Namespace, *, warns: bool = True) -> int:
+    line_of = message_format(options, warns=warns)
     code = NOTHING
     for message in messages:
+        write(line_of(message))
         code = DONE
-        warn_of_newlines(message, as_json=options.json, with_id=options.timestamps)
-        show(message, as_json=options.json, with_id=options.timestamps)
     return code
 
 

@@ -10,30 +10,41 @@ from brant.errors import StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
     from brant.job import Message
 
 _warned = False
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def show(message: Message, *, as_json: bool, with_id: bool) -> None:
-    """Print a message in one of the three formats."""
-    _write(line_of(message, as_json=as_json, with_id=with_id))
+def message_format(options: Namespace, *, warns: bool = True) -> Callable[[Message], bytes]:
+    """How the options want messages printed: a function from a message to its line.
+
+    It warns once a run that plain lines can't tell where a message with newlines ends.
+    """
+    if options.json:
+        return lambda message: _json_line({"message": str(message), "timestamp": message.id})
+    if options.timestamps:
+        return lambda message: _line(f"{message.id}\t{message}")
+    return _plain_line if warns else _line
 
 
-def line_of(message: Message, *, as_json: bool, with_id: bool) -> bytes:
-    """The line to print for a message."""
-    if as_json:
-        return _json_line({"message": str(message), "timestamp": message.id})
-    return _line(f"{message.id}\t{message}" if with_id else message)
+def _plain_line(message: Message) -> bytes:
+    global _warned
+    if "\n" in message and not _warned:
+        _warned = True
+        complain("brant: warning: a message contains newline characters; use --json to tell messages apart")
+    return _line(message)
 
 
 def put(line: str) -> None:
-    _write(_line(line))
+    write(_line(line))
 
 
 def put_json(value: object) -> None:
-    _write(_json_line(value))
+    write(_json_line(value))
 
 
 def complain(text: str) -> None:
@@ -45,21 +56,14 @@ def complain(text: str) -> None:
             pass
 
 
-def warn_of_newlines(message: Message, *, as_json: bool, with_id: bool) -> None:
-    """Once a run: plain lines can't tell where a message with newlines ends."""
-    global _warned
-    if not (as_json or with_id or _warned) and "\n" in message:
-        _warned = True
-        complain("brant: warning: a message contains newline characters; use --json to tell messages apart")
-
-
 def stdout_descriptor() -> int:
     if sys.stdout is None:
         raise StorageError("standard output is closed: there is nowhere to print to")
     return sys.stdout.fileno()
 
 
-def _write(data: bytes) -> None:
+def write(data: bytes) -> None:
+    """All of it, at once."""
     # Not through sys.stdout: what a failed write leaves in its buffer would fail again when the interpreter ends.
     descriptor = stdout_descriptor()
     rest = memoryview(data)

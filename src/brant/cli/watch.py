@@ -8,7 +8,7 @@ from functools import partial
 import brant
 from brant.cli.command import DONE, Command
 from brant.cli.draining import Drain
-from brant.cli.output import complain, show, warn_of_newlines
+from brant.cli.output import complain, message_format, write
 from brant.cli.parsing import add_format, add_queue, queue_of
 from brant.cli.stopping import StopSignals
 from brant.cli.times import timestamp
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from brant.cli.command import Context
+
+    LineOf = Callable[[brant.Message], bytes]
 
 # A commit wakes the watcher; this is for what comes back without one, as when a lease runs out.
 _LONGEST_WAIT_S = 5.0
@@ -57,30 +59,26 @@ def _taking(
     db: brant.Database, queue: brant.Queue, options: Namespace, stop: StopSignals, after: int | None, most: int
 ) -> tuple[Callable[[], bool], str]:
     """A function that prints what is there and tells whether there was something, and the name of the mode."""
+    line_of = message_format(options)
     if options.peek:
-        return Peeks(queue, options, stop, after).new_ones, "peek"
+        return Peeks(queue, line_of, stop, after).new_ones, "peek"
     if options.move:
         destination = queue_of(db, options.move)
         if destination.name == queue.name:
             raise InvalidValue("Cannot move messages to the same queue")
-        return partial(_move_one, queue, destination, options), f"move to {destination.name}"
-    drain = Drain(queue, options, stop, most=most, after=after)
+        return partial(_move_one, queue, destination, line_of), f"move to {destination.name}"
+    drain = Drain(queue, line_of, stop, most=most, after=after)
     # A look that needs no write lock comes first: most commits are not for this queue.
     return lambda: queue.has_pending(after) and drain.all(), "consume"
 
 
-def _move_one(queue: brant.Queue, destination: brant.Queue, options: Namespace) -> bool:
+def _move_one(queue: brant.Queue, destination: brant.Queue, line_of: LineOf) -> bool:
     if not queue.has_pending():
         return False
     message = queue.move(destination)
     if message is not None:
-        _show(message, options)
+        write(line_of(message))
     return message is not None
-
-
-def _show(message: brant.Message, options: Namespace) -> None:
-    warn_of_newlines(message, as_json=options.json, with_id=options.timestamps)
-    show(message, as_json=options.json, with_id=options.timestamps)
 
 
 class Peeks:
@@ -90,9 +88,9 @@ class Peeks:
     are given back or are moved here with the id that they have.
     """
 
-    def __init__(self, queue: brant.Queue, options: Namespace, stop: StopSignals, after: int | None) -> None:
+    def __init__(self, queue: brant.Queue, line_of: LineOf, stop: StopSignals, after: int | None) -> None:
         self._queue = queue
-        self._options = options
+        self._line_of = line_of
         self._stop = stop
         self._after = self._highest = after
         self._shown: set[int] = set()
@@ -108,7 +106,7 @@ class Peeks:
                 return True
             present.add(message.id)
             if message.id not in self._shown:
-                _show(message, self._options)
+                write(self._line_of(message))
                 self._shown.add(message.id)
                 count += 1
         self._highest = max(present, default=self._highest)

@@ -206,9 +206,7 @@ class JobVerbs(Statements):
         held = self.rows("extend", self._claim_of(job_id, worker, attempt) | {"lease_end": lease_end})
         return lease_end if held else None
 
-    def release(
-        self, ids: Iterable[int], worker: str, attempt: int | None = None, delay: float | None = None
-    ) -> int:
+    def release(self, ids: Iterable[int], worker: str, attempt: int | None = None, delay: float | None = None) -> int:
         """Give claimed jobs back unused: due at once, and the attempt does not count."""
         claims = self.times() | {"ids": json.dumps(list(ids)), "worker": worker, "attempt": attempt}
         claims["run_at"] = None if delay is None else moment_after(self.now(), delay)
