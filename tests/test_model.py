@@ -374,8 +374,7 @@ class Programs(TwoClients):
 
 # A failing program is made shorter for some minutes; Hypothesis itself ends that after five.
 TestPrograms = pytest.mark.timeout(3600)(Programs.TestCase)
-for promise in ("G1", "G4", "G5", "G6", "G11", "G12", "G16", "G18", "G20"):
-    pytest.mark.guarantee(promise)(TestPrograms)
+pytest.mark.guarantee("G1", "G4", "G5", "G6", "G11", "G12", "G16", "G18", "G20")(TestPrograms)
 TestPrograms.settings = settings(
     max_examples=int(os.environ.get("BRANT_MODEL_EXAMPLES", "60")),
     stateful_step_count=40,

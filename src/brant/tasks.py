@@ -182,7 +182,9 @@ def envelope(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
 
 
 def default_name(fn: Callable[..., Any]) -> str:
-    return f"{fn.__module__}.{fn.__qualname__}"
+    # An object that can be called has no name of its own: its class has.
+    named = fn if hasattr(fn, "__qualname__") else type(fn)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def make_task(queue: Queue, fn: Callable[P, R], name: str | None, options: dict[str, Any]) -> Task[P, R]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+import brant
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = str(Path(sys.executable).parent / "brant")
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """The environment without settings of Brant's own, and with these."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BRANT_", "BROKER_"))}
-    return kept | extra
+    """The environment without settings of Brant's own, and with these; output is buffered as it is for users."""
+    settings = ("BRANT_", "BROKER_", "PYTHONUNBUFFERED")
+    return {name: value for name, value in os.environ.items() if not name.startswith(settings)} | extra
 
 
 @pytest.fixture
@@ -40,3 +42,10 @@ def brant_command(tmp_path: Path) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[brant.Database]:
+    """The database that the command finds in its directory."""
+    with brant.open(tmp_path / ".brant.db") as database:
+        yield database

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+# Before a word that argparse must not take for an option or for the end of options. No argument can hold a NUL.
+_MARK = "\0"
+
 # Brant speaks English: to look for a translation of each of argparse's texts takes a twentieth of `brant write`.
 vars(argparse)["_"] = str
 
@@ -61,20 +64,31 @@ def _is_option(word: str) -> bool:
 
 
 def protected(command: str, words: list[str]) -> list[str]:
-    """The words with a `--` before what is data, so that argparse leaves it alone, whatever it looks like."""
+    """The words with what is data protected, so that argparse leaves it alone, whatever it looks like."""
     if command == "lock" and "--" in words:
         # argparse strips a `--` for each positional argument, also from the middle of the command to run.
         end = words.index("--")
         return [*words[:end], "--", *words[end:]]
-    if command != "write":
-        return words
-    for position, word in enumerate(words):
-        if word == "--":
-            break
-        if not word.startswith("-"):
-            message = words[position + 1 :]
-            return [*words[: position + 1], *(message if message[:1] == ["--"] else ["--", *message])]
-    return words
+    return _with_marked_message(words) if command == "write" else words
+
+
+def _with_marked_message(words: list[str]) -> list[str]:
+    """The words of `write`: options, the queue's name, and then text, whatever it looks like."""
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "--":
+        position += 1
+    ended = words[position : position + 1] == ["--"]
+    position += ended
+    head, data = words[: position + 1], words[position + 1 :]
+    if data[:1] == ["--"] and not ended:
+        del data[0]
+    if not data:
+        return head
+    return [*head, _MARK + data[0], *(["--", *data[1:]] if len(data) > 1 else [])]
+
+
+def unmarked(word: str) -> str:
+    return word.removeprefix(_MARK)
 
 
 def queue_of(db: brant.Database, name: str) -> brant.Queue:

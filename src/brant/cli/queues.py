@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import brant
 from brant.arguments import is_shell_name
-from brant.cli.command import DONE, FAILED, NOTHING, Command
+from brant.cli.command import DONE, NOTHING, Command
 from brant.cli.output import complain, put, put_json
 from brant.cli.parsing import add_queue, queue_of
 from brant.errors import InvalidValue, QueueNameError
@@ -123,16 +123,18 @@ def _list_aliases(db: brant.Database, target: str | None) -> int:
 
 def _pause(context: Context, options: Namespace) -> int:
     with context.open(writes=True) as db:
-        queue_of(db, options.queue).pause()
-    context.tell(f"Paused {options.queue}: it hands out nothing until 'brant resume {options.queue}'")
+        queue = queue_of(db, options.queue)
+        queue.pause()
+    context.tell(f"Paused {queue.name}: it hands out nothing until 'brant resume {queue.name}'")
     return DONE
 
 
 def _resume(context: Context, options: Namespace) -> int:
     with context.open() as db:
-        resumed = queue_of(db, options.queue).resume()
-    context.tell(f"Resumed {options.queue}" if resumed else f"{options.queue} was not paused")
-    return DONE if resumed else FAILED
+        queue = queue_of(db, options.queue)
+        resumed = queue.resume()
+    context.tell(f"Resumed {queue.name}" if resumed else f"{queue.name} was not paused")
+    return DONE
 
 
 COMMANDS = {

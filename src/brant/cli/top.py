@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _INTERVAL_S = 2
 _COLUMNS = 80
+_NAME, _WIDE_NAME, _SECOND_NAME = 26, 36, 26
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -164,14 +165,14 @@ def lines_of(look: Look) -> list[str]:
 
 
 def _queue_table(queues: list[Look]) -> list[str]:
-    lines = [_row("QUEUE", 28, "PENDING", "DELAYED", "RUNNING", "DEAD", "OLDEST", "NET/S")]
+    lines = [_row("QUEUE", _NAME, "PENDING", "DELAYED", "RUNNING", "DEAD", "OLDEST", "NET/S")]
     for each in queues:
         name = f"{each['queue']} (paused)" if each["paused"] else each["queue"]
         change = each["change_per_s"]
         lines.append(
             _row(
                 name,
-                28,
+                _NAME,
                 *(str(each[number]) for number in ("pending", "delayed", "processing", "dead")),
                 "-" if each["oldest_age_s"] is None else ago(each["oldest_age_s"]).removesuffix(" ago"),
                 "-" if change is None else f"{change:+g}" if change else "0",
@@ -181,20 +182,25 @@ def _queue_table(queues: list[Look]) -> list[str]:
 
 
 def _schedule_table(schedules: list[Look], now: float) -> list[str]:
-    lines = [_row("SCHEDULE", 36, _fitted("QUEUE", 26), "NEXT")]
+    lines = [_row("SCHEDULE", _WIDE_NAME, _fitted("QUEUE", _SECOND_NAME), "NEXT")]
     for each in schedules:
         due = "failing" if each["error"] else ago(now - each["next_fire_at"])
-        lines.append(_row(each["schedule"], 36, _fitted(each["queue"], 26), due))
+        lines.append(_row(each["schedule"], _WIDE_NAME, _fitted(each["queue"], _SECOND_NAME), due))
     return lines
 
 
 def _stream_table(streams: list[Look]) -> list[str]:
-    lines = [_row("STREAM", 28, _fitted("CONSUMER", 26), "HEAD", "LAG")]
-    for each in streams:
-        head = str(each["head"])
-        for consumer in each["consumers"] or [{"consumer": "-", "lag": "-"}]:
-            lines.append(_row(each["stream"], 28, _fitted(consumer["consumer"], 26), head, str(consumer["lag"])))
-    return lines
+    nobody = [{"consumer": "-", "lag": "-"}]
+    rows = [(each, consumer) for each in streams for consumer in each["consumers"] or nobody]
+    return [
+        _row("STREAM", _NAME, _fitted("CONSUMER", _SECOND_NAME), "HEAD", "LAG"),
+        *(
+            _row(
+                each["stream"], _NAME, _fitted(reader["consumer"], _SECOND_NAME), str(each["head"]), str(reader["lag"])
+            )
+            for each, reader in rows
+        ),
+    ]
 
 
 def _row(name: str, width: int, *cells: str) -> str:

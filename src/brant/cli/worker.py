@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from brant.worker.events import Observer
 
 _GRACE_S = 10
-_ENDING_THREAD_S = 0.2
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -178,22 +177,18 @@ def _running_functions() -> int:
     """How many functions go on in their threads, where nothing can end them."""
     import threading
 
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("brant-task")]
-    for thread in threads:
-        thread.join(_ENDING_THREAD_S)
-    return sum(thread.is_alive() for thread in threads)
+    return sum(thread.name.startswith("brant-job-") for thread in threading.enumerate())
 
 
 def _farewell(cut_off: int) -> str:
     if not cut_off:
         return "stopped cleanly"
-    return (
-        f"stopped; {cut_off} running {'job was' if cut_off == 1 else 'jobs were'} cut off, to run again after the lease"
-    )
+    jobs = "job was" if cut_off == 1 else "jobs were"
+    return f"stopped; {cut_off} running {jobs} cut off, to run again after the lease"
 
 
 def _end_process(code: int) -> NoReturn:
-    """Now: the interpreter would wait for threads that nothing can end."""
+    """As it is: to close the database would wait for a function that is in a transaction."""
     import os
     import sys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -23,7 +23,6 @@ class WorkerMetrics:
 
     - `brant_task_attempts_total{queue,task,outcome}`: attempts that ended;
     - `brant_task_seconds{queue,task}`: how long they ran;
-    - `brant_tasks_running{queue,task}`: those that run now;
     - `brant_worker_troubles_total{queue}`: what went wrong outside of tasks.
 
     What no worker knows how to run has the task `(unknown)`.
@@ -37,22 +36,18 @@ class WorkerMetrics:
         self._seconds = Histogram(
             "brant_task_seconds", "How long attempts ran.", of_task, registry=registry, buckets=buckets
         )
-        self._running = Gauge("brant_tasks_running", "Attempts that run now.", of_task, registry=registry)
         self._troubles = Counter(
             "brant_worker_troubles", "What went wrong in workers, outside of tasks.", ["queue"], registry=registry
         )
 
     def __call__(self, event: WorkerEvent) -> None:
         task = event.task or "(unknown)"
-        if event.kind == "start":
-            self._running.labels(event.queue, task).inc()
-        elif event.kind == "trouble":
+        if event.kind == "trouble":
             self._troubles.labels(event.queue).inc()
         elif event.kind in _OUTCOMES:
             self._attempts.labels(event.queue, task, event.kind).inc()
             if event.duration_s is not None:  # it had started
                 self._seconds.labels(event.queue, task).observe(event.duration_s)
-                self._running.labels(event.queue, task).dec()
 
 
 class QueueCollector(Collector):

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from brant.errors import InvalidValue, TransactionError
 from brant.job import Job
 from brant.transaction import Transaction
 
+PROGRESS_CHANNEL = "_brant:progress"
 _current: ContextVar[TaskContext | None] = ContextVar("brant_task", default=None)
 
 
 class TaskContext:
-    """The job that a task runs for: `current_task()` gives it inside the function."""
+    """The job that a task runs for: `current_task()` gives it inside the function.
+
+    `deadline` is on the monotonic clock of the database, as is `started`; None without a `timeout_s`.
+    """
 
     def __init__(self, job: Job, task: str, timeout_s: float | None) -> None:
         self.job = job
         self.job_id = job.id
         self.attempt = job.attempts
         self.task = task
-        monotonic = job.queue.db._storage.clock.monotonic
-        self.started = monotonic()
+        self.started = job.queue.db._storage.clock.monotonic()
         self.deadline = None if timeout_s is None else self.started + timeout_s
         self._given_up = threading.Event()
         self.acked = False
+        self.acking = False
 
     @property
     def cancelled(self) -> bool:
@@ -43,28 +49,21 @@ class TaskContext:
         if not 0 <= share <= 1:
             raise InvalidValue(f"progress goes from 0 to 1, not {share!r}")
         payload = {"job_id": self.job_id, "task": self.task, "progress": share, "note": note}
-        self.job.queue.db.notify("_brant:progress", payload)
+        self.job.queue.db.notify(PROGRESS_CHANNEL, payload)
 
-    def transaction(self) -> Transaction:
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
         """A transaction that commits with the ack: what is written in it happens exactly once."""
         if self.acked:
             raise TransactionError("the task has committed its transaction already; it has one only")
-        return _CommittingTransaction(self)
-
-
-class _CommittingTransaction(Transaction):
-    """The job's own transaction, which remembers that it committed."""
-
-    def __init__(self, context: TaskContext) -> None:
-        self._context = context
-        self._acking = context.job.transaction()
-
-    def __enter__(self) -> Transaction:
-        return self._acking.__enter__()
-
-    def __exit__(self, kind, error, trace) -> None:  # type: ignore[no-untyped-def]
-        self._acking.__exit__(kind, error, trace)
-        self._context.acked = kind is None
+        # From here on the job may be gone because it is done: that is no loss.
+        self.acking = True
+        try:
+            with self.job.transaction() as tx:
+                yield tx
+            self.acked = True
+        finally:
+            self.acking = self.acked
 
 
 def current_task() -> TaskContext:

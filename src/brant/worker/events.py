@@ -14,7 +14,7 @@ _logger = logging.getLogger("brant.worker")
 
 @dataclass(frozen=True)
 class WorkerEvent:
-    """One thing that happened: start, success, retry, snooze, cancel, dead, renew, lost, trouble, stop."""
+    """One thing that happened: start, success, retry, snooze, cancel, dead, release, renew, lost, trouble, stop."""
 
     kind: str
     queue: str

@@ -1,209 +1,171 @@
-"""One job: its function is found and run, its lease renewed meanwhile, and the job settled by how it ended."""
+"""One job: its function is found and run, its lease kept meanwhile, and the job settled by how it ended."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
 import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from brant.errors import BrantError, ClaimLost
+from brant.errors import BrantError, ClaimLost, DatabaseClosed, DatabaseReplaced, InvalidValue
 from brant.job import Job
-from brant.outcomes import Cancel, Dead, Retry, Snooze, outcome_of
-from brant.tasks import ENVELOPE, Registry, TaskSpec
-from brant.worker.context import TaskContext, enter
+from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze, outcome_of
+from brant.tasks import Registry, TaskSpec
+from brant.worker.calls import call_of
+from brant.worker.context import TaskContext
 from brant.worker.events import Observers, WorkerEvent
+from brant.worker.handlers import Ending, Handler
+from brant.worker.leases import Lease, LeaseKeeper
 
 _SETTLE_PAUSE_S = 0.2
+_DELAY_WITHOUT_TASK_S = 60.0
 
 
-class Call:
-    """A task's call, as the payload has it."""
+@dataclass(frozen=True)
+class Tools:
+    """What the executions of a worker share. Threads of `desk` do what waits for the database."""
 
-    def __init__(self, spec: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> None:
-        self.spec = spec
-        self.args = args
-        self.kwargs = kwargs
+    registry: Registry
+    observers: Observers
+    leases: LeaseKeeper
+    desk: Executor
 
 
-def call_of(job: Job, registry: Registry) -> Call | Dead:
-    """What the job asks for; Dead, with the reason, when nobody here can do it."""
-    try:
-        payload = job.payload
-    except ValueError as error:
-        return Dead(f"the payload is not JSON: {error}")
-    body = payload.get(ENVELOPE) if isinstance(payload, dict) else None
-    if not isinstance(body, dict):
-        return Dead(
-            "raw (non-decorated) payload: this queue is worked on by tasks; claim it with queue.claim() instead"
-        )
-    spec = registry.get(str(body.get("task")))
-    if spec is None:
-        return Dead(f"unknown task: {body.get('task')!r}; this worker knows {', '.join(registry.names()) or 'none'}")
-    args, kwargs = body.get("args", []), body.get("kwargs", {})
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        return Dead("the payload of the task is malformed: args must be a list and kwargs an object")
-    try:
-        inspect.signature(spec.fn).bind(*args, **kwargs)
-    except TypeError as error:
-        return Dead(f"wrong arguments for {spec.name}: {error}")
-    return Call(spec, args, kwargs)
+class _GiveBack(Outcome):
+    """The function was ended before it was done: the job is somebody else's to do, if it still exists."""
+
+
+class _StillRunning(Outcome):
+    """The function could not be ended: the job stays claimed, so that nobody runs a second copy beside it."""
 
 
 class Execution:
     """Runs one claimed job to its end."""
 
-    def __init__(self, job: Job, registry: Registry, threads: Executor, observers: Observers) -> None:
+    def __init__(self, job: Job, claim_sent: float, tools: Tools) -> None:
         self.job = job
-        self._threads = threads
-        self._observers = observers
-        self._call = call_of(job, registry)
+        self._tools = tools
+        self._spec: TaskSpec | None = None
         self._context: TaskContext | None = None
-        self._handler: asyncio.Future[Any] | None = None
+        self._handler: Handler | None = None
+        self._cut_off = False
+        self._loss: str | None = None
         self._monotonic = job.queue.db._storage.clock.monotonic
-        self._lease_s = job.queue.visibility_timeout_s
-        # Counted from before the claim was sent: the database's own count can only end later.
-        self._held_until = self._monotonic() + self._lease_s
-        self.in_thread = False
-
-    @property
-    def task(self) -> str | None:
-        return self._call.spec.name if isinstance(self._call, Call) else None
+        loop = asyncio.get_running_loop()
+        self._lease = Lease(
+            job,
+            claim_sent,
+            on_renewal=lambda: self._tell("renew"),
+            on_loss=lambda why: _tell_loop(loop, self.lose, why),
+        )
 
     async def run(self) -> None:
-        """Never raises, but when cancelled: then the job has been given back, if its function could be ended."""
-        if isinstance(self._call, Dead):
-            await self._settle(self._call)
-            return
-        self._context = TaskContext(self.job, self._call.spec.name, self._call.spec.timeout_s)
-        self._tell("start")
-        renewal = asyncio.create_task(self._keep_renewing())
-        try:
-            outcome = await self._outcome(self._call)
-        except asyncio.CancelledError:
-            await self._give_back()
-            raise
-        finally:
-            renewal.cancel()
-        if self._context.cancelled and not self._is_timeout(outcome):
-            self._tell("lost", error="the claim was lost while the task ran")
-            return
-        await self._settle(outcome)
+        """Ends when the job is settled, given back or lost; which of them is told as an event."""
+        with self._lease_kept():
+            await self._settle(await self._outcome())
 
-    def lose(self) -> None:
+    def lose(self, why: str) -> None:
         """The job is somebody else's, or nobody's: end the function where that can be done."""
-        if self._context is not None:
-            self._context.give_up()
-        if self._handler is not None and not self.in_thread:
-            self._handler.cancel()
+        if self._context is not None and self._context.acking:
+            return  # the task commits its own ack: it is not lost but done, or finds out by itself
+        self._loss = self._loss or why
+        if self._handler is not None:
+            self._handler.end()
 
-    async def _outcome(self, call: Call) -> object:
-        """What the function answered, or what its error asks for."""
-        assert self._context is not None  # noqa: S101
+    def cut_off(self) -> None:
+        """The worker ends: what runs is ended where that can be done, what is being settled may be."""
+        self._cut_off = True
+        if self._handler is not None:
+            self._handler.leave_alone()
+
+    def is_held_in(self, row: dict[str, Any] | None) -> bool:
+        """Whether that row, the job's own, still says that it is this worker's."""
+        return row is not None and (row["worker_id"], row["attempts"]) == (self.job.worker_id, self.job.attempts)
+
+    @contextmanager
+    def _lease_kept(self) -> Iterator[None]:
+        self._tools.leases.keep(self._lease)
+        guard = asyncio.create_task(self._guard_deadline())
         try:
-            if call.spec.is_async:
-                return await self._run_on_loop(call)
-            return await self._run_in_thread(call)
-        except _TimedOut:
-            return Retry(None, f"timeout after {call.spec.timeout_s}s")
-        except asyncio.CancelledError:
-            if self._context.cancelled:
-                return None
-            raise
-        except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                return Retry(None, f"the task raised {type(error).__name__}")
-            return outcome_of(error) or Retry(None, f"{_text_of(error)}\n{_trace_of(error)}")
-
-    async def _run_on_loop(self, call: Call) -> object:
-        context = contextvars.copy_context()
-        assert self._context is not None  # noqa: S101
-        context.run(enter, self._context)
-        self._handler = asyncio.get_running_loop().create_task(_awaited(call), context=context)
-        done, _ = await asyncio.wait({self._handler}, timeout=call.spec.timeout_s)
-        if not done:
-            self._handler.cancel()
-            await asyncio.wait({self._handler})
-            raise _TimedOut
-        return self._handler.result()
-
-    async def _run_in_thread(self, call: Call) -> object:
-        # A thread can't be ended: one whose time is over keeps its lease until it ends, and then counts as timed out.
-        # So there are never two copies of one job.
-        assert self._context is not None  # noqa: S101
-        context = contextvars.copy_context()
-        context.run(enter, self._context)
-        self.in_thread = True
-        loop = asyncio.get_running_loop()
-        self._handler = loop.run_in_executor(self._threads, context.run, _called, call)
-        timer = None
-        if call.spec.timeout_s is not None:
-            timer = loop.call_later(call.spec.timeout_s, self._context.give_up)
-        started = self._monotonic()
-        try:
-            value, error = await asyncio.shield(self._handler)
+            yield
         finally:
-            if timer is not None:
-                timer.cancel()
-        if call.spec.timeout_s is not None and self._monotonic() - started > call.spec.timeout_s:
-            raise _TimedOut
-        if error is not None:
-            raise error
-        return value
+            guard.cancel()
+            self._tools.leases.drop(self._lease)
 
-    def _is_timeout(self, outcome: object) -> bool:
-        return isinstance(outcome, Retry) and outcome.reason.startswith("timeout after")
+    async def _guard_deadline(self) -> None:
+        """End the function when the lease must be over, whatever the renewal waits for."""
+        while (left := self._lease.held_until - self._monotonic()) > 0:
+            await asyncio.sleep(left)
+        self.lose("the lease could not be renewed in time")
 
-    async def _keep_renewing(self) -> None:
-        """At a third of the lease. What can't reach the database is tried again until the lease must have run out."""
-        while True:
-            await asyncio.sleep(self._lease_s / 3)
-            sent = self._monotonic()
-            try:
-                held = await asyncio.to_thread(self.job.heartbeat)
-            except BrantError as error:
-                self._tell("trouble", error=f"the lease could not be renewed: {error}")
-                held = sent < self._held_until
-            else:
-                if held:
-                    self._held_until = sent + self._lease_s
-                    self._tell("renew")
-            if not held:
-                self.lose()
-                return
-
-    async def _give_back(self) -> None:
-        if not self.in_thread:
-            await asyncio.shield(asyncio.to_thread(self._release))
-
-    def _release(self) -> None:
+    async def _outcome(self) -> object:
+        """What the function answered, or what its error asks for."""
+        if self._cut_off:
+            return _GiveBack("the worker stopped")
+        call = call_of(self.job, self._tools.registry)
+        if isinstance(call, Dead):
+            return call
+        self._spec = call.spec
+        self._context = TaskContext(self.job, call.spec.name, call.spec.timeout_s)
+        self._handler = Handler(call, self._context)
+        self._tell("start")
         try:
-            self.job.release()
-        except BrantError as error:
-            self._tell("trouble", error=f"the job could not be given back: {error}")
+            ending = await self._handler.run()
+        except Exception as error:
+            return Retry(None, f"the task could not be run: {_text_of(error)}")
+        return _StillRunning() if ending is None else self._judged(call.spec, ending)
+
+    def _judged(self, spec: TaskSpec, ending: Ending) -> object:
+        assert self._handler is not None  # noqa: S101
+        value, error = ending
+        if self._handler.timed_out and not self._has_acked:
+            return Retry(None, f"timeout after {spec.timeout_s}s")
+        if error is None:
+            return value
+        if isinstance(error, asyncio.CancelledError):
+            asked = self._loss or ("the worker stopped" if self._cut_off else None)
+            return Retry(None, "the task was cancelled from within") if asked is None else _GiveBack(asked)
+        return outcome_of(error) or Retry(None, f"{_text_of(error)}\n{_trace_of(error)}")
+
+    @property
+    def _has_acked(self) -> bool:
+        return self._context is not None and self._context.acked
 
     async def _settle(self, outcome: object) -> None:
-        """Book how it ended; tried again while the database is busy and the lease holds."""
+        """Book how it ended; tried again while the database can't be reached and the lease holds."""
         while True:
             try:
-                await asyncio.to_thread(self._book, outcome)
+                await asyncio.get_running_loop().run_in_executor(self._tools.desk, self._book, outcome)
                 return
+            except (InvalidValue, TypeError, ValueError, ArithmeticError) as error:
+                # The outcome itself is bad, such as a delay that is no number.
+                outcome = Retry(_DELAY_WITHOUT_TASK_S, f"the task ended with a bad {type(outcome).__name__}: {error}")
             except BrantError as error:
-                if self._monotonic() > self._held_until:
-                    self._tell("lost", error=str(error))
+                if self._is_hopeless(error):
+                    self._tell("lost", error=f"the job could not be settled: {error}")
                     return
                 self._tell("trouble", error=f"the job could not be settled yet: {error}")
                 await asyncio.sleep(_SETTLE_PAUSE_S)
 
+    def _is_hopeless(self, error: BrantError) -> bool:
+        gone = isinstance(error, (DatabaseClosed, DatabaseReplaced))
+        return gone or self._cut_off or self._monotonic() > self._lease.held_until
+
     def _book(self, outcome: object) -> None:
         job = self.job
         match outcome:
+            case _StillRunning():
+                self._tell("lost", error="cut off while it ran: the lease runs out by itself")
+            case _ if self._has_acked:
+                self._book_committed(outcome)
+            case _GiveBack():
+                self._tell("release" if job.release() else "lost", error=str(outcome))
             case Retry(after_s=after, reason=reason):
-                delay = self._delay() if after is None else after
                 last = job.attempts >= job.max_attempts
-                held = job.retry(delay, reason)
+                held = job.retry(self._delay() if after is None else after, reason)
                 self._tell(("dead" if last else "retry") if held else "lost", error=reason)
             case Snooze(for_s=pause):
                 self._tell("snooze" if job.release(delay_s=pause) else "lost")
@@ -212,46 +174,46 @@ class Execution:
             case Cancel(reason=reason):
                 self._tell("cancel" if job.ack() else "lost", error=reason)
             case _:
-                self._finish(outcome)
+                self._book_value(outcome)
 
-    def _finish(self, value: object) -> None:
-        assert isinstance(self._call, Call)  # noqa: S101
-        assert self._context is not None  # noqa: S101
-        spec = self._call.spec
-        if self._context.acked:
-            if spec.store_result:
-                self._save(value, None)
-            self._tell("success")
-            return
+    def _book_value(self, value: object) -> None:
         try:
             # In one commit: a claim that was lost leaves no result either.
             with self.job.transaction() as tx:
-                if spec.store_result:
-                    self._save(value, tx)
-        except ClaimLost:
-            self._tell("lost")
-            return
+                self._save(value, tx)
+        except ClaimLost as error:
+            self._tell("lost", error=str(error))
+        else:
+            self._tell("success")
+
+    def _book_committed(self, outcome: object) -> None:
+        """The task has acked its job in its own transaction: whatever came then can't undo that."""
+        if isinstance(outcome, Outcome):
+            self._tell("trouble", error=f"after its transaction had committed: {outcome or type(outcome).__name__}")
+        else:
+            self._save(outcome, None)
         self._tell("success")
 
     def _save(self, value: object, tx: object | None) -> None:
-        assert isinstance(self._call, Call)  # noqa: S101
+        if self._spec is None or not self._spec.store_result:
+            return
         try:
-            self.job.queue.save_result(self.job.id, value, self._call.spec.result_ttl_s, tx=tx)
+            self.job.queue.save_result(self.job.id, value, self._spec.result_ttl_s, tx=tx)
         except TypeError as error:
             # The work is done: that its answer can't be stored is no reason to do it again.
             self._tell("trouble", error=f"the result was not stored: {error}")
 
     def _delay(self) -> float:
-        return self._call.spec.delay_after(self.job.attempts) if isinstance(self._call, Call) else 60
+        return _DELAY_WITHOUT_TASK_S if self._spec is None else self._spec.delay_after(self.job.attempts)
 
     def _tell(self, kind: str, error: str | None = None) -> None:
         context = self._context
-        self._observers.tell(
+        self._tools.observers.tell(
             WorkerEvent(
                 kind=kind,
                 queue=self.job.queue_name,
                 job_id=self.job.id,
-                task=self.task,
+                task=None if self._spec is None else self._spec.name,
                 attempt=self.job.attempts,
                 duration_s=None if context is None else self._monotonic() - context.started,
                 error=error,
@@ -259,20 +221,9 @@ class Execution:
         )
 
 
-class _TimedOut(Exception):
-    """The task's time was over; its own TimeoutError is another thing."""
-
-
-async def _awaited(call: Call) -> object:
-    return await call.spec.fn(*call.args, **call.kwargs)
-
-
-def _called(call: Call) -> tuple[object, BaseException | None]:
-    # As a value: a future can't carry a StopIteration, and takes a CancelledError for its own.
-    try:
-        return call.spec.fn(*call.args, **call.kwargs), None
-    except BaseException as error:
-        return None, error
+def _tell_loop(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], why: str) -> None:
+    with suppress(RuntimeError):  # the loop was closed, and its executions with it
+        loop.call_soon_threadsafe(function, why)
 
 
 def _text_of(error: BaseException) -> str:

@@ -18,8 +18,8 @@ from brant.outcomes import Dead, Retry, outcome_of
 from brant.storage.base import JobRow
 from brant.tasks import registry
 from brant.worker.answers import answer_of, frame, receive_frame
+from brant.worker.calls import Call, call_of
 from brant.worker.context import TaskContext, enter
-from brant.worker.execution import Call, call_of
 from brant.worker.target import load
 
 _MEGABYTE = 1024 * 1024

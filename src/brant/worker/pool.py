@@ -1,4 +1,4 @@
-"""The worker: a loop for each queue that claims no more than it can run now."""
+"""The worker: a bench for each queue, a scheduler among them, and a soft end."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ import asyncio
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from brant.arguments import seconds, whole
 from brant.errors import BrantError, InvalidValue, LeadershipLost, LockHeld
+from brant.job import Job
 from brant.tasks import Registry
 from brant.tasks import registry as process_registry
+from brant.worker.bench import Bench
 from brant.worker.events import Observer, Observers, WorkerEvent
-from brant.worker.execution import Execution
+from brant.worker.execution import Tools
+from brant.worker.leases import LeaseKeeper
 
 if TYPE_CHECKING:
     from brant.database import Database
-    from brant.queue import Queue
 
-_SAFETY_POLL_S = 5.0
-_TROUBLE_PAUSE_S = 0.5
-_PRESENCE_CHECK_S = 0.5
 _LEADER_POLL_S = 5.0
+# Besides one for each queue's looks: for settling.
+_SETTLING_THREADS = 4
 
 
 class Worker:
-    """Runs the tasks of some queues until it is stopped.
+    """Runs the tasks of some queues until it is stopped. One object runs once.
 
     Nothing but stopping ends it: a bad payload, an unknown task, a failing function, a busy database concern the one
     job. Stopping is soft: no new claims, what runs may finish within `grace_s` seconds; what is cut off is given back
-    at once. `stop(now=True)` cuts off at once.
+    at once, but for a plain function, which can't be ended: its job stays claimed until the lease runs out.
+    `stop(now=True)` cuts off at once. Observers are called from several threads.
     """
 
     def __init__(
@@ -54,161 +57,110 @@ class Worker:
         for name, count in wanted.items():
             whole(count, f"concurrency of {name}", minimum=1)
         self._queues = [(db.queue(name), count) for name, count in wanted.items()]
+        for queue, _ in self._queues:
+            seconds(queue.visibility_timeout_s, f"visibility_timeout_s of {queue}", above=0)
         self._scheduler = scheduler
         self._grace_s = seconds(grace_s, "grace_s", minimum=0)
         self._drain = drain
         self._observers = Observers(observers)
-        self._threads = ThreadPoolExecutor(sum(wanted.values()), thread_name_prefix="brant-task")
         self._stopping = asyncio.Event()
         self._now = asyncio.Event()
+        self._stop_asked = self._now_asked = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._benches: list[Bench] = []
 
     def stop(self, *, now: bool = False) -> None:
         """Stop softly, or at once; from any thread, and from a signal handler."""
-        events = (self._stopping, self._now) if now else (self._stopping,)
-        for event in events:
-            if self._loop is None:
-                event.set()
-            else:
-                self._loop.call_soon_threadsafe(event.set)
+        # Noted first: either the loop is there and told, or it finds the note when it starts.
+        self._stop_asked = True
+        self._now_asked |= now
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended, and its loop is closed
+                self._loop.call_soon_threadsafe(self._heed)
+
+    def _heed(self) -> None:
+        if self._stop_asked:
+            self._stopping.set()
+        if self._now_asked:
+            self._now.set()
 
     async def run(self, stop_event: asyncio.Event | None = None) -> None:
-        """Work until stopped, by `stop()`, by `stop_event`, or, when draining, once nothing is due."""
+        """Work until stopped, by `stop()`, by `stop_event`, or, when draining, once nothing is due.
+
+        Cancelling this stops it softly, cancelling it again at once.
+        """
+        if self._loop is not None:
+            raise BrantError("this Worker has run already: make a new one")
         self._loop = asyncio.get_running_loop()
-        helpers = [asyncio.create_task(self._run_scheduler())] if self._scheduler else []
-        if stop_event is not None:
-            helpers.append(asyncio.create_task(self._follow(stop_event)))
+        self._heed()
+        leases = LeaseKeeper(self.db._storage.clock, self._tell_trouble)
+        desk = ThreadPoolExecutor(len(self._queues) + _SETTLING_THREADS, thread_name_prefix="brant-worker")
+        tools = Tools(self._registry, self._observers, leases, desk)
+        helpers: list[asyncio.Task[None]] = []
         try:
-            await asyncio.gather(*(self._work_on(queue, slots) for queue, slots in self._queues))
+            self._benches = [
+                Bench(queue, slots, tools, self._stopping, self._stop_if_drained) for queue, slots in self._queues
+            ]
+            helpers = self._start_helpers(stop_event)
+            await self._work()
         finally:
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
-            # A function that no longer heeds anything must not keep the process: its lease runs out.
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            leases.end()
+            desk.shutdown(wait=False)
             self._observers.tell(WorkerEvent("stop", ",".join(queue.name for queue, _ in self._queues)))
+
+    def _start_helpers(self, stop_event: asyncio.Event | None) -> list[asyncio.Task[None]]:
+        helpers = [asyncio.create_task(self._run_scheduler())] if self._scheduler else []
+        if stop_event is not None:
+            helpers.append(asyncio.create_task(self._follow(stop_event)))
+        return helpers
+
+    async def _work(self) -> None:
+        working = [asyncio.create_task(self._work_at(bench)) for bench in self._benches]
+        try:
+            await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            self._stopping.set()
+            await asyncio.gather(*working, return_exceptions=True)
+        for task in working:
+            task.result()
+
+    async def _work_at(self, bench: Bench) -> None:
+        try:
+            await bench.work()
+        finally:
+            await bench.finish(self._grace_s, self._now)
 
     async def _follow(self, stop_event: asyncio.Event) -> None:
         await stop_event.wait()
         self.stop()
 
-    async def _work_on(self, queue: Queue, slots: int) -> None:
-        bench = _Bench(self, queue, slots)
-        try:
-            await bench.work()
-        finally:
-            await bench.finish(self._grace_s)
+    async def _stop_if_drained(self) -> None:
+        """Only when all queues are idle at once: a task of one may have enqueued to another."""
+        if not self._drain or not all(bench.is_idle for bench in self._benches):
+            return
+        dues = [await asyncio.to_thread(queue.due_in) for queue, _ in self._queues]
+        if 0 not in dues and all(bench.is_idle for bench in self._benches):
+            self.stop()
 
     async def _run_scheduler(self) -> None:
         """Lead when nobody else does; stand by otherwise."""
+        scheduler = self.db.scheduler()
         while True:
             try:
-                await self.db.scheduler().run(self._stopping)
-                return
+                if await asyncio.to_thread(scheduler.schedules):
+                    await scheduler.run(self._stopping)
+                    return
             except (LockHeld, LeadershipLost):
                 pass
-            except BrantError as error:
-                if "no registered tasks" not in str(error):
-                    self._observers.tell(WorkerEvent("trouble", "", error=f"the scheduler failed: {error}"))
+            except Exception as error:
+                self._observers.tell(WorkerEvent("trouble", "", error=f"the scheduler failed: {error!r}"))
             await asyncio.sleep(_LEADER_POLL_S)
 
-
-class _Bench:
-    """The slots of one queue, and what runs in them."""
-
-    def __init__(self, worker: Worker, queue: Queue, slots: int) -> None:
-        self._worker = worker
-        self._queue = queue
-        self._slots = slots
-        self._id = queue.db.unique_worker_id()
-        self._subscription = queue.db._storage.subscribe()
-        self._running: dict[asyncio.Task[None], Execution] = {}
-        self._next_presence_check = 0.0
-
-    async def work(self) -> None:
-        stopping = asyncio.create_task(self._worker._stopping.wait())
-        try:
-            while not stopping.done():
-                try:
-                    idle_s = await self._fill()
-                except BrantError as error:
-                    self._worker._observers.tell(WorkerEvent("trouble", self._queue.name, error=str(error)))
-                    idle_s = _TROUBLE_PAUSE_S
-                if idle_s is None:
-                    return
-                await self._wait(idle_s, stopping)
-        finally:
-            stopping.cancel()
-
-    async def _fill(self) -> float | None:
-        """Claim for the free slots; tells how long there is nothing to do, None when drained."""
-        free = self._slots - len(self._running)
-        if free == 0:
-            return _SAFETY_POLL_S
-        due_in = await asyncio.to_thread(self._queue.due_in)
-        if due_in != 0:
-            drained = self._worker._drain and not self._running
-            return None if drained else _SAFETY_POLL_S if due_in is None else min(due_in, _SAFETY_POLL_S)
-        for job in await asyncio.to_thread(self._queue.claim_batch, self._id, free):
-            execution = Execution(job, self._worker._registry, self._worker._threads, self._worker._observers)
-            self._running[asyncio.create_task(execution.run(), name=f"brant-job-{job.id}")] = execution
-        return 0
-
-    async def _wait(self, idle_s: float, stopping: asyncio.Task[bool]) -> None:
-        """For a free slot, a commit, the next due time or the stop; whatever comes first."""
-        if idle_s == 0 and len(self._running) < self._slots:
-            await asyncio.sleep(0)
-        else:
-            waiting: set[asyncio.Task[object]] = {stopping, *self._running}
-            commit = None
-            if len(self._running) < self._slots or self._running:
-                commit = asyncio.create_task(self._subscription.wait_async(idle_s or _SAFETY_POLL_S))
-                waiting.add(commit)
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if commit is not None:
-                await self._checked(commit)
-        self._clear_ended()
-        await self._drop_cancelled()
-
-    async def _checked(self, commit: asyncio.Task[bool]) -> None:
-        if commit.done():
-            commit.result()  # raises when the file was replaced or closed: that ends the worker, loudly
-        else:
-            commit.cancel()
-
-    def _clear_ended(self) -> None:
-        for task in [task for task in self._running if task.done()]:
-            del self._running[task]
-            if not task.cancelled() and task.exception() is not None:
-                error = repr(task.exception())
-                self._worker._observers.tell(WorkerEvent("trouble", self._queue.name, error=error))
-
-    async def _drop_cancelled(self) -> None:
-        """End the functions of jobs that were cancelled from elsewhere; looked for now and then, not at each commit."""
-        monotonic = self._queue.db._storage.clock.monotonic
-        if not self._running or monotonic() < self._next_presence_check:
-            return
-        self._next_presence_check = monotonic() + _PRESENCE_CHECK_S
-        for execution in list(self._running.values()):
-            if await asyncio.to_thread(self._queue.get_job, execution.job.id) is None:
-                execution.lose()
-
-    async def finish(self, grace_s: float) -> None:
-        self._subscription.close()
-        now = asyncio.create_task(self._worker._now.wait())
-        try:
-            deadline = asyncio.get_running_loop().time() + grace_s
-            while self._running and not now.done():
-                left = deadline - asyncio.get_running_loop().time()
-                if left <= 0:
-                    break
-                await asyncio.wait({now, *self._running}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                self._clear_ended()
-            for task in self._running:
-                task.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
-        finally:
-            now.cancel()
+    def _tell_trouble(self, job: Job, error: str) -> None:
+        self._observers.tell(WorkerEvent("trouble", job.queue_name, job.id, attempt=job.attempts, error=error))
 
 
 def default_concurrency(wanted: int | None) -> int:

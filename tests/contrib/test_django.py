@@ -1,0 +1,289 @@
+"""The backend for Django's tasks: a real project, each step in a process of its own, a real worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SETTINGS = """
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SECRET_KEY = "of a test"
+USE_TZ = True
+INSTALLED_APPS = ["shop"]
+DATABASES = {
+    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": HERE / "site.db"},
+    "memory": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+}
+TASKS = {
+    "default": {
+        "BACKEND": "brant.contrib.django.BrantBackend",
+        "QUEUES": ["default", "reports"],
+        "OPTIONS": {"retries": 2, "retry_delay_s": 0},
+    },
+    "nowhere": {"BACKEND": "brant.contrib.django.BrantBackend", "OPTIONS": {"database": "memory"}},
+}
+"""
+
+MODELS = """
+from django.db import models
+
+
+class Order(models.Model):
+    mailed = models.IntegerField(default=0)
+"""
+
+TASKS = """
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+
+@task()
+def mail(order):
+    from shop.models import Order
+
+    Order.objects.filter(pk=order).update(mailed=1)
+    return {"order": order}
+
+
+@task(queue_name="reports", takes_context=True)
+def attempt(context, *, succeed_at):
+    if context.attempt < succeed_at:
+        raise LookupError(f"attempt {context.attempt}")
+    return context.attempt
+
+
+@task()
+async def slowly(n):
+    return n
+
+
+@task()
+def unstorable():
+    return object()
+"""
+
+PRELUDE = """
+import json, django
+django.setup()
+from django.db import connection, transaction
+from django.utils import timezone
+from shop import tasks
+from shop.models import Order
+from brant.contrib.django import BrantBackend, database
+
+def told(result):
+    result.refresh()
+    return {"status": result.status, "attempts": result.attempts,
+            "errors": [error.exception_class_path for error in result.errors]}
+
+def tell(**facts):
+    print(json.dumps(facts))
+"""
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "shop").mkdir()
+        files = {"settings.py": SETTINGS, "shop/__init__.py": "", "shop/models.py": MODELS, "shop/tasks.py": TASKS}
+        files["worker.py"] = "from brant.contrib.django import worker_database\n\ndb = worker_database()\n"
+        for name, text in files.items():
+            (folder / name).write_text(text, "utf-8")
+
+    def run(self, program: str) -> dict[str, Any]:
+        """What the program tells, as a process that has loaded the project."""
+        answer = json.loads(self._output([sys.executable, "-c", PRELUDE + program]))
+        assert isinstance(answer, dict)
+        return answer
+
+    def work(self) -> None:
+        self._output([sys.executable, "-m", "brant", "worker", "worker:db", "--drain", "--no-scheduler"])
+
+    def _output(self, command: list[str]) -> str:
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": str(self.folder)}
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.run("""
+with connection.schema_editor() as editor:
+    editor.create_model(Order)
+tell()
+""")
+    return made
+
+
+def test_a_task_commits_with_the_models_and_a_worker_runs_it(project: Project) -> None:
+    sent = project.run("""
+with transaction.atomic():
+    order = Order.objects.create()
+    result = tasks.mail.enqueue(order.pk)
+tell(order=order.pk, id=result.id, **told(result))
+""")
+    assert sent["status"] == "READY"
+    project.work()
+    seen = project.run(f"""
+result = tasks.mail.get_result({sent["id"]!r})
+tell(mailed=Order.objects.get(pk={sent["order"]}).mailed, value=result.return_value, args=result.args,
+     in_order=result.enqueued_at <= result.started_at <= result.finished_at <= timezone.now(), **told(result))
+""")
+    assert seen == {
+        "mailed": 1,
+        "value": {"order": sent["order"]},
+        "args": [sent["order"]],
+        "in_order": True,
+        "status": "SUCCESSFUL",
+        "attempts": 1,
+        "errors": [],
+    }
+
+
+def test_the_first_transaction_of_a_new_file_can_enqueue(tmp_path: Path) -> None:
+    seen = Project(tmp_path).run("""
+with transaction.atomic():
+    with connection.schema_editor() as editor:
+        editor.create_model(Order)
+    result = tasks.mail.enqueue(1)
+tell(**told(result))
+""")
+    assert seen["status"] == "READY"
+
+
+def test_a_rolled_back_task_was_never_there(project: Project) -> None:
+    seen = project.run("""
+try:
+    with transaction.atomic():
+        result = tasks.mail.enqueue(Order.objects.create().pk)
+        raise ConnectionError
+except ConnectionError:
+    pass
+try:
+    result.refresh()
+except Exception as error:
+    missing = type(error).__name__
+tell(missing=missing, orders=Order.objects.count(), queues=database().queue_names())
+""")
+    assert seen == {"missing": "TaskResultDoesNotExist", "orders": 0, "queues": []}
+
+
+def test_a_task_that_fails_is_tried_again_and_then_failed(project: Project) -> None:
+    sent = project.run("""
+tell(good=tasks.attempt.enqueue(succeed_at=2).id, bad=tasks.attempt.enqueue(succeed_at=3).id)
+""")
+    project.work()
+    seen = project.run(f"""
+good, bad = (tasks.attempt.get_result(i) for i in ({sent["good"]!r}, {sent["bad"]!r}))
+tell(good=told(good), value=good.return_value, bad=told(bad), trace=bad.errors[-1].traceback,
+     caught=issubclass(bad.errors[0].exception_class, LookupError))
+""")
+    assert seen["good"]["status"] == "SUCCESSFUL"
+    assert (seen["good"]["attempts"], seen["value"]) == (2, 2)
+    assert seen["bad"] == {"status": "FAILED", "attempts": 2, "errors": ["builtins.LookupError"] * 2}
+    assert seen["trace"].startswith("Traceback")
+    assert "attempt 2" in seen["trace"]
+    assert seen["caught"]
+
+
+def test_async_deferred_and_urgent_tasks(project: Project) -> None:
+    sent = project.run("""
+from datetime import timedelta
+later = tasks.slowly.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(1)
+urgent = tasks.slowly.using(priority=50).enqueue(2)
+row = database().queue("default").get_job(int(urgent.id))
+tell(later=later.id, urgent=urgent.id, priority=row["priority"])
+""")
+    assert sent["priority"] == 50
+    project.work()
+    seen = project.run(f"""
+later, urgent = (tasks.slowly.get_result(i) for i in ({sent["later"]!r}, {sent["urgent"]!r}))
+tell(later=later.status, urgent=urgent.status, value=urgent.return_value)
+""")
+    assert seen == {"later": "READY", "urgent": "SUCCESSFUL", "value": 2}
+
+
+def test_a_running_task_is_told_to_run(project: Project) -> None:
+    seen = project.run("""
+result = tasks.mail.enqueue(1)
+database().queue("default").claim_one("worker-1")
+tell(**told(result), workers=result.worker_ids)
+""")
+    assert seen == {"status": "RUNNING", "attempts": 1, "errors": [], "workers": ["worker-1"]}
+
+
+def test_an_answer_that_is_not_json_is_a_failure(project: Project) -> None:
+    sent = project.run("tell(id=tasks.unstorable.enqueue().id)")
+    project.work()
+    seen = project.run(f"tell(**told(tasks.unstorable.get_result({sent['id']!r})))")
+    assert seen == {"status": "FAILED", "attempts": 2, "errors": ["builtins.TypeError"] * 2}
+
+
+def test_signals_tell_of_the_start_and_the_one_end(project: Project) -> None:
+    seen = project.run("""
+from asyncio import run
+try:
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+except ImportError:
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+events = []
+def note(signal, task_result, **_):
+    events.append([names[signal], task_result.status])
+names = {task_enqueued: "enqueued", task_started: "started", task_finished: "finished"}
+for signal in names:
+    signal.connect(note)
+tasks.attempt.enqueue(succeed_at=3)
+import logging; logging.disable()
+run(database().worker({"reports": 1}, drain=True, scheduler=False).run())
+tell(events=events)
+""")
+    assert seen["events"] == [
+        ["enqueued", "READY"],
+        ["started", "RUNNING"],
+        ["started", "RUNNING"],
+        ["finished", "FAILED"],
+    ]
+
+
+@pytest.mark.parametrize("result_id", ["7", "no number", "²"])
+def test_an_unknown_result_does_not_exist(project: Project, result_id: str) -> None:
+    seen = project.run(f"""
+try:
+    tasks.mail.get_result({result_id!r})
+except Exception as error:
+    tell(error=type(error).__name__)
+""")
+    assert seen == {"error": "TaskResultDoesNotExist"}
+
+
+def test_a_job_of_something_else_is_no_result(project: Project) -> None:
+    seen = project.run("""
+try:
+    tasks.mail.get_result(str(database().queue("other").enqueue("raw")))
+except Exception as error:
+    tell(error=type(error).__name__)
+""")
+    assert seen == {"error": "TaskResultDoesNotExist"}
+
+
+def test_a_database_without_a_file_is_refused(project: Project) -> None:
+    seen = project.run("""
+try:
+    tasks.mail.using(backend="nowhere").enqueue(1)
+except Exception as error:
+    tell(error=type(error).__name__, text=str(error))
+""")
+    assert seen["error"] == "ImproperlyConfigured"
+    assert "'memory'" in seen["text"]

@@ -1,0 +1,280 @@
+"""What becomes of jobs: good ones, bad ones, failing ones; and that the worker goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import brant
+from brant.outcomes import Cancel, Dead, Retry, Snooze
+from brant.testing import FakeClock
+from brant.worker import WorkerEvent, current_task
+from tests.waiting import PATIENCE_S, write_lock_held
+from tests.worker.observing import Heard, running
+
+KNOWN = '{"__honker_task__": {"task": "known", "args": %s, "kwargs": %s}}'
+BAD_JOBS = {
+    "not json": ("{", "the payload is not JSON"),
+    "not utf-8": (b'"\xff"', "raw (non-decorated) payload"),
+    "nested too deeply": ("[" * 100_000 + "]" * 100_000, "the payload is not JSON"),
+    "empty": ("", "raw (non-decorated) payload"),
+    "a number": ("7", "raw (non-decorated) payload"),
+    "no envelope": ('{"to": "alice"}', "raw (non-decorated) payload"),
+    "an envelope of nothing": ('{"__honker_task__": null}', "raw (non-decorated) payload"),
+    "an unknown task": ('{"__honker_task__": {"task": "gone"}}', "unknown task: 'gone'; this worker knows known"),
+    "a task that is no name": ('{"__honker_task__": {"task": [1]}}', "unknown task: [1]"),
+    "arguments that are no list": (KNOWN % ("7", "{}"), "the payload of the task is malformed"),
+    "keywords that are no object": (KNOWN % ("[]", "[]"), "the payload of the task is malformed"),
+    "too few arguments": (KNOWN % ("[]", "{}"), "wrong arguments for known: missing a required argument: 'n'"),
+    "an unknown keyword": (KNOWN % ("[1]", '{"x": 1}'), "wrong arguments for known: got an unexpected keyword"),
+}
+
+
+def test_what_nobody_can_run_is_dead_with_its_reason_and_the_worker_goes_on(db: brant.Database) -> None:
+    q = db.queue("q")
+    known = q.task("known")(lambda n: n + 1)
+    ids = {name: q.enqueue(name) for name in BAD_JOBS}
+    with db.transaction() as tx:
+        for name, (payload, _) in BAD_JOBS.items():
+            tx.execute("UPDATE _honker_live SET payload = ? WHERE id = ?", [payload, ids[name]])
+    with running(db, slots=2) as crew:
+        assert known(1).get(PATIENCE_S) == 2
+        crew.wait("dead", len(BAD_JOBS))
+    for name, (_, reason) in BAD_JOBS.items():
+        letter = q.get_dead(ids[name])
+        assert letter is not None
+        assert letter.last_error is not None
+        assert letter.last_error.startswith(reason), name
+        assert letter.attempts == 1
+    assert q.stats().total == 0
+
+
+def test_a_foreign_write_lock_longer_than_the_busy_timeout_is_survived(path: Path) -> None:
+    with brant.open(path, busy_timeout_ms=50) as db:
+        q = db.queue("q")
+        claimed, held = threading.Event(), threading.Event()
+
+        @q.task("wait")
+        def wait_for_lock() -> str:
+            claimed.set()
+            held.wait(PATIENCE_S)
+            return "settled all the same"
+
+        first = wait_for_lock()
+        with running(db, slots=2) as crew:
+            assert claimed.wait(PATIENCE_S)
+            second = q.task("plain")(lambda: "claimed all the same")()
+            with write_lock_held(path):
+                held.set()
+                # One can't settle, the other can't be claimed.
+                crew.wait("trouble", 4)
+            assert first.get(PATIENCE_S) == "settled all the same"
+            assert second.get(PATIENCE_S) == "claimed all the same"
+            assert len(crew.wait("start", 2)) == 2
+
+
+def test_the_errors_of_all_attempts_are_kept(timed: brant.Database, clock: FakeClock) -> None:
+    q = timed.queue("q")
+
+    @q.task(retries=3, retry_delay_s=10, retry_backoff=2, retry_jitter=0)
+    def breaks() -> None:
+        raise ValueError(f"attempt {current_task().attempt}")
+
+    answer = breaks()
+    with running(timed) as crew:
+        for attempt in (1, 2):
+            crew.wait("retry", attempt)
+            row = q.get_job(answer.id)
+            assert row is not None
+            assert row["run_at"] == clock.now() + 10 * attempt
+            clock.advance(10 * attempt)
+        crew.wait("dead")
+    errors = [failed.error.partition("\n")[0] for failed in q.errors(answer.id)]
+    assert errors == ["attempt 1", "attempt 2", "attempt 3"]
+
+
+def ends_with(outcome: BaseException, *, raised: bool) -> Any:
+    def end() -> Any:
+        if raised:
+            raise outcome
+        return outcome
+
+    return end
+
+
+OUTCOMES: list[tuple[Any, str]] = [
+    (Retry(30, "later"), "retry"),
+    (Snooze(30), "snooze"),
+    (Cancel("not needed"), "cancel"),
+    (Dead("never"), "dead"),
+]
+
+
+@pytest.mark.parametrize("raised", [False, True])
+@pytest.mark.parametrize(("outcome", "kind"), OUTCOMES)
+def test_an_outcome_decides_whether_returned_or_raised(
+    timed: brant.Database, clock: FakeClock, outcome: BaseException, kind: str, raised: bool
+) -> None:
+    q = timed.queue("q")
+    answer = q.task("end", retries=2)(ends_with(outcome, raised=raised))()
+    with running(timed) as crew:
+        crew.wait(kind)
+    row, letter = q.get_job(answer.id), q.get_dead(answer.id)
+    assert q.get_result(answer.id) == (False, None)
+    if kind in ("retry", "snooze"):
+        assert row is not None
+        assert row["run_at"] == clock.now() + 30
+        left = row["max_attempts"] - row["attempts"]
+        assert left == (1 if kind == "retry" else 2)
+    else:
+        assert row is None
+        assert (letter is not None) == (kind == "dead")
+    if kind == "dead":
+        assert letter is not None
+        assert letter.last_error == "never"
+
+
+def test_retryable_asks_for_its_own_delay(timed: brant.Database, clock: FakeClock) -> None:
+    q = timed.queue("q")
+    answer = q.task("end")(ends_with(brant.Retryable("rate limited", delay_s=7), raised=True))()
+    with running(timed) as crew:
+        assert [event.error for event in crew.wait("retry")] == ["rate limited"]
+    row = q.get_job(answer.id)
+    assert row is not None
+    assert row["run_at"] == clock.now() + 7
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), "soon"])
+def test_a_delay_that_makes_no_sense_is_a_retry_that_says_so(timed: brant.Database, delay: Any) -> None:
+    q = timed.queue("q")
+    for name, outcome in (("retry", Retry(delay)), ("snooze", Snooze(delay))):
+        q.task(name)(ends_with(outcome, raised=False))()
+    with running(timed) as crew:
+        texts = [event.error or "" for event in crew.wait("retry", 2)]
+    assert all("bad Retry" in text or "bad Snooze" in text for text in texts)
+
+
+def test_a_result_that_cannot_be_stored_does_not_repeat_the_work(db: brant.Database) -> None:
+    q = db.queue("q")
+    ran = []
+
+    @q.task
+    def odd() -> object:
+        ran.append(1)
+        return object()
+
+    answer = odd()
+    with running(db) as crew:
+        crew.wait("success")
+        assert "the result was not stored" in str(crew.wait("trouble")[0].error)
+    assert ran == [1]
+    assert q.stats().total == 0
+    assert q.get_result(answer.id) == (False, None)
+
+
+def raises(error: BaseException) -> Any:
+    def plain() -> None:
+        raise error
+
+    return plain
+
+
+def raises_async(error: BaseException) -> Any:
+    async def on_loop() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    return on_loop
+
+
+@pytest.mark.parametrize("make", [raises, raises_async])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TimeoutError("the server was slow"), "the server was slow\nTraceback"),
+        (SystemExit(3), "3\nTraceback"),
+        (asyncio.CancelledError(), "the task was cancelled from within"),
+        (LookupError(), "LookupError\nTraceback"),
+        (ValueError("\ud800 is no character"), "\\ud800 is no character"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_a_function_raises_costs_an_attempt_and_not_the_worker(
+    db: brant.Database, make: Any, error: BaseException, text: str
+) -> None:
+    q = db.queue("q")
+    answer = q.task("breaks", retries=1, timeout_s=PATIENCE_S)(make(error))()
+    after = q.task("after")(lambda: "alive")()
+    with running(db, slots=1) as crew:
+        crew.wait("dead")
+        assert after.get(PATIENCE_S) == "alive"
+    letter = q.get_dead(answer.id)
+    assert letter is not None
+    assert letter.last_error is not None
+    assert letter.last_error.startswith(text) or text.startswith("\\ud800"), letter.last_error
+    assert "timeout after" not in letter.last_error
+
+
+def test_a_plain_function_does_not_block_the_others(db: brant.Database) -> None:
+    q = db.queue("q")
+    go = threading.Event()
+    blocked = q.task("blocked")(lambda: go.wait(PATIENCE_S))()
+    free = q.task("free")(lambda: "free")()
+    with running(db, slots=2):
+        assert free.get(PATIENCE_S) == "free"
+        go.set()
+        assert blocked.get(PATIENCE_S) is True
+
+
+def test_no_more_is_claimed_than_can_run(db: brant.Database) -> None:
+    q = db.queue("q")
+    go = threading.Event()
+    task = q.task("blocked")(lambda: go.wait(PATIENCE_S))
+    answers = [task() for _ in range(5)]
+    with running(db, slots=2) as crew:
+        crew.wait("start", 2)
+        assert q.stats().processing == 2
+        go.set()
+        assert [answer.get(PATIENCE_S) for answer in answers] == [True] * 5
+
+
+def test_an_observer_that_fails_stops_nobody(db: brant.Database) -> None:
+    def broken(event: WorkerEvent) -> None:
+        raise ValueError(event.kind)
+
+    q = db.queue("q")
+    answer = q.task("sum")(lambda: 1)()
+    heard = Heard()
+    worker = db.worker({"q": 1}, drain=True, scheduler=False, observers=(broken, heard))
+    asyncio.run(worker.run())
+    assert answer.get(PATIENCE_S) == 1
+    assert heard.kinds() == ["start", "success", "stop"]
+
+
+def test_a_worker_without_tasks_or_with_an_endless_claim_is_refused(db: brant.Database) -> None:
+    with pytest.raises(brant.BrantError, match="no tasks"):
+        db.worker()
+    with pytest.raises(ValueError, match="concurrency"):
+        db.worker({"q": 0})
+    db.queue("leaseless", visibility_timeout_s=0)
+    with pytest.raises(ValueError, match="visibility_timeout_s"):
+        db.worker({"leaseless": 1})
+
+
+def test_draining_ends_when_all_queues_are_empty_at_once(db: brant.Database) -> None:
+    steps = {name: db.queue(name) for name in ("a", "b", "c")}
+    done = []
+
+    def step(left: int) -> None:
+        done.append(left)
+        if left:
+            tasks["abc"[left % 3]](left - 1)
+
+    tasks = {name: queue.task(name, store_result=False)(lambda left: step(left)) for name, queue in steps.items()}
+    tasks["a"](20)
+    db.run_workers_sync(concurrency=1, drain=True, scheduler=False)
+    assert done == list(range(20, -1, -1))
