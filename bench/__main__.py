@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import brant
-from bench import peers, wake
+from bench import peers, shell, wake
 from bench.floor import Floor
 from bench.measure import Case, Outcome, Work, run
 
@@ -83,6 +83,7 @@ def cases(folder: Path, count: int) -> list[Case]:
         ),
         replay_case(db, floor, folder),
         *flat_cases(folder, count // 4),
+        *shell.cases(folder),
     ]
 
 

@@ -20,6 +20,7 @@ class Case:
     floor: Work
     least: float
     peers: Mapping[str, Work] = field(default_factory=dict)
+    prepare: Mapping[str, Work] = field(default_factory=dict)  # by contender: before each of its turns, not measured
 
 
 @dataclass
@@ -40,6 +41,8 @@ def run(case: Case, rounds: int) -> Outcome:
     rates: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, work in contenders.items():
+            if name in case.prepare:
+                case.prepare[name](case.count)
             start = time.perf_counter()
             work(case.count)
             rates[name].append(case.count / (time.perf_counter() - start))

@@ -10,16 +10,20 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 # The application's module opens its database when it is imported: a process of its own for each test.
 CLIENT = """
-import sys
+import asyncio, sys
 sys.path.insert(0, sys.argv[1])
-from starlette.testclient import TestClient
+import httpx
 from starlette_app import app, db
 
-for customer in ("alice", "bob"):
-    with TestClient(app) as client:
-        placed = client.post("/orders", params={"customer": customer})
+async def one_life_of_the_application(customer):
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://shop")
+    async with app.router.lifespan_context(app), client:
+        placed = await client.post("/orders", params={"customer": customer})
         assert placed.status_code == 202, placed.text
-        print(client.get(f"/receipts/{placed.json()['receipt']}").json()["receipt"])
+        print((await client.get(f"/receipts/{placed.json()['receipt']}")).json()["receipt"])
+
+for customer in ("alice", "bob"):
+    asyncio.run(one_life_of_the_application(customer))
 print(db.queue("receipts").stats().total)
 db.close()
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -267,6 +268,21 @@ def test_drain_tells_each_outcome(queue: brant.Queue) -> None:
 
 def test_drain_of_nothing_runs_nothing(queue: brant.Queue) -> None:
     assert drain_tasks(queue.db, "q") == {}
+
+
+def test_drain_without_any_task_is_a_mistake_that_is_told(timed: brant.Database) -> None:
+    with pytest.raises(InvalidValue, match="no tasks to drain"):
+        drain_tasks(timed)
+
+
+def test_drain_leaves_the_queues_of_other_databases_unopened(timed: brant.Database, tmp_path: Path) -> None:
+    with brant.open(tmp_path / "other.db") as other:
+
+        @other.task("elsewhere")
+        def note() -> None: ...
+
+        assert drain_tasks(timed) == {}
+    assert timed.queue("elsewhere", max_attempts=9).max_attempts == 9
 
 
 def test_drain_gives_up_on_a_task_that_enqueues_itself(queue: brant.Queue) -> None:

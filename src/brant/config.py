@@ -19,6 +19,7 @@ _PREFIXES = ("BRANT_", "BROKER_")
 _PROJECT_FILES = (".brant.toml", ".broker.toml")
 SYNC_MODES = ("OFF", "NORMAL", "FULL", "EXTRA")
 _MOST_LEVELS = 100
+_LARGEST_NUMBER = 2**31 - 1  # SQLite keeps the busy timeout in a C int
 
 
 class Settings:
@@ -59,8 +60,10 @@ class Settings:
 
     def _number(self, name: str, default: int, least: int) -> int:
         text = self._text(name, str(default))
-        if not (text.isascii() and text.isdigit()) or int(text) < least:
-            raise InvalidValue(f"{self._variable(name)} must be a whole number of at least {least}, not {text!r}")
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST_NUMBER))
+        if not is_number or not least <= int(text) <= _LARGEST_NUMBER:
+            bounds = f"of at least {least} and at most {_LARGEST_NUMBER}"
+            raise InvalidValue(f"{self._variable(name)} must be a whole number {bounds}, not {text[:40]!r}")
         return int(text)
 
     def _flag(self, name: str, default: bool) -> bool:

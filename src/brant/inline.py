@@ -125,5 +125,7 @@ class _InlineContext(TaskContext):
     def heartbeat(self, extend_s: float | None = None) -> bool:  # noqa: ARG002, nobody else can claim it
         return True
 
-    def transaction(self) -> Transaction:
-        return self.job.queue.db.transaction()
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with self.job.queue.db.transaction() as tx:
+            yield tx

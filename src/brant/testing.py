@@ -18,10 +18,9 @@ from brant.job import Job, message_payload
 from brant.queue import Queue
 from brant.tasks import ENVELOPE, Task, registry
 from brant.worker import Worker, WorkerEvent
+from brant.worker.events import OUTCOMES
 
 __all__ = ["FakeClock", "assert_enqueued", "drain", "drain_tasks", "pending_payloads", "run_inline"]
-
-_SETTLED = frozenset({"success", "retry", "snooze", "cancel", "dead", "lost"})
 
 
 class FakeClock(Clock):
@@ -90,28 +89,34 @@ def drain_tasks(db: Database, *queues: str, limit: int = 10_000) -> dict[str, in
     """Run every due task of these queues, or of all queues that have tasks, and what they enqueue; tells the outcomes.
 
     One at a time, queue by queue, by a worker's own rules: a failed task is put back with its delay, or is a dead
-    letter after its last attempt. What is not due yet stays. The answer counts `success`, `retry`, `snooze`,
-    `cancel`, `dead` and `lost`, those that happened.
+    letter after its last attempt. What is not due yet stays. The answer counts how attempts ended (`success`,
+    `retry`, `snooze`, `cancel`, `dead`), without those that did not happen.
     """
     if _loop_runs():
         raise InvalidValue("drain_tasks() blocks: inside an event loop use `await asyncio.to_thread(drain_tasks, db)`")
-    names = queues or registry().queues()
+    if not queues and not registry().queues():
+        raise InvalidValue("no tasks to drain: import the module that has them, or name the queues")
     outcomes = _Outcomes(limit)
-    asyncio.run(_drain_in_turns(db, names, outcomes))
+    asyncio.run(_drain_in_turns(db, queues, outcomes))
     if outcomes.total() >= limit:
-        raise AssertionError(f"{', '.join(names)}: not empty after {limit} tasks: does a task enqueue itself?")
+        raise AssertionError(f"the queues were not empty after {limit} tasks: does a task enqueue itself?")
     return dict(outcomes.counts)
 
 
-async def _drain_in_turns(db: Database, names: Iterable[str], outcomes: _Outcomes) -> None:
+async def _drain_in_turns(db: Database, queues: tuple[str, ...], outcomes: _Outcomes) -> None:
     before = -1
     # A task of one queue may have enqueued to another: until a whole round finds nothing.
     while before < outcomes.total() < outcomes.limit:
         before = outcomes.total()
-        for name in names:
+        for name in queues or _queues_with_tasks(db):
             worker = Worker(db, {name: 1}, scheduler=False, drain=True, observers=(outcomes,))
             outcomes.worker = worker
             await worker.run()
+
+
+def _queues_with_tasks(db: Database) -> list[str]:
+    # Those in this file only: the process may have tasks of other databases.
+    return sorted(set(registry().queues()) & set(db.queue_names()))
 
 
 class _Outcomes:
@@ -126,7 +131,7 @@ class _Outcomes:
         return self.counts.total()
 
     def __call__(self, event: WorkerEvent) -> None:
-        if event.kind not in _SETTLED:
+        if event.kind not in OUTCOMES:
             return
         self.counts[event.kind] += 1
         if self.total() >= self.limit and self.worker is not None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
+import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 import brant
 from brant.testing import FakeClock
-from tests.cli.conftest import Run
+from tests.cli.conftest import COMMAND, Run, clean_environment
 from tests.cli.processes import running
 from tests.cli.tasks_module import Gate, calls, enqueue, numbers_in, wait_until_empty, write_module
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, in_thread
 
 GREETINGS = """
 @emails.task
@@ -257,6 +260,17 @@ def test_jobs_are_cut_off_when_the_grace_is_over(tmp_path: Path, db: brant.Datab
     assert db.queue("emails").stats().pending == 1
 
 
+def test_a_worker_whose_file_is_replaced_says_so_and_fails(tmp_path: Path, db: brant.Database) -> None:
+    write_module(tmp_path, GREETINGS)
+    with running(tmp_path, "worker", "app:db", "-q") as worker, brant.open(tmp_path / "other.db") as other:
+        (job_id,) = enqueue(db, "greet", ("alice",))
+        db.queue("emails").wait_result_sync(job_id, PATIENCE_S)
+        other.close()
+        (tmp_path / "other.db").rename(tmp_path / "app.db")
+        assert worker.exit_code() == 1
+        assert worker.error_line().startswith("brant: error: ")
+
+
 @pytest.mark.parametrize(("words", "fires"), [([], True), (["--no-scheduler"], False)])
 def test_schedules_fire_unless_they_are_left_to_others(
     words: list[str], fires: bool, tmp_path: Path, db: brant.Database
@@ -273,3 +287,31 @@ def test_schedules_fire_unless_they_are_left_to_others(
                 commits.wait(5)
         assert worker.stopped_by(signal.SIGTERM) == 0
     assert (db.scheduler().schedules()[0].last_fire_at is not None) == fires
+
+
+def test_draining_shows_a_bar_at_a_terminal(tmp_path: Path, db: brant.Database) -> None:
+    pytest.importorskip("rich")
+    write_module(tmp_path, GREETINGS)
+    enqueue(db, "greet", ("alice",), ("bob",))
+    (bad,) = enqueue(db, "fail", ("reason",))
+    ours, theirs = pty.openpty()
+    command = [COMMAND, "worker", "app:db", "--drain"]
+    environment = clean_environment(TERM="xterm-256color", COLUMNS="200")
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, env=environment) as worker:
+        os.close(theirs)
+        shown = in_thread(all_of, ours).result(PATIENCE_S)
+    assert worker.returncode == 0
+    assert "draining" in shown
+    assert "3/3" in shown
+    assert f"dead queue=emails job={bad}" in shown
+    assert "stopped cleanly" in shown
+
+
+def all_of(terminal: int) -> str:
+    """What is printed until the last process that has it open ends, which Linux tells by an error."""
+    shown = b""
+    with suppress(OSError):
+        while part := os.read(terminal, 65536):
+            shown += part
+    os.close(terminal)
+    return shown.decode()

@@ -37,7 +37,7 @@ def hogs():
 
 @emails.task(retry_delay_s=0, timeout_s=1)
 def hangs():
-    subprocess.run(["sleep", "3600"])
+    subprocess.run(["sleep", "60"])
 
 @emails.task(retry_delay_s=0)
 def raises():
@@ -79,7 +79,7 @@ def gated():
 
 @emails.task
 def nested():
-    subprocess.run(["sh", "-c", "echo started; sleep 3600; true"])
+    subprocess.run(["sh", "-c", "echo started; sleep 60; true"])
 """
 
 
@@ -134,14 +134,14 @@ def test_a_poison_job_costs_its_attempts_and_its_neighbours_nothing(
     assert retry.startswith(f"brant worker: retry {about} attempt=1 error={error}")
     assert dead.startswith(f"brant worker: dead {about} attempt=2 error={error}")
     assert all(result(db, job_id) for job_id in others)
-    (letter,) = db.queue("emails").dead_letters()
+    (letter,) = db.queue("emails").list_dead()
     assert (letter.id, letter.attempts) == (poison, 2)
 
 
 def test_the_error_has_the_traceback_of_the_function(brant_command: Run, db: brant.Database) -> None:
     enqueue(db, "raises")
     drained(brant_command)
-    (letter,) = db.queue("emails").dead_letters()
+    (letter,) = db.queue("emails").list_dead()
     assert letter.last_error is not None
     assert 'app.py", line' in letter.last_error
     assert "LookupError: no such customer" in letter.last_error
@@ -174,8 +174,16 @@ def test_an_outcome_is_heeded(brant_command: Run, db: brant.Database) -> None:
     row = queue.get_job(snoozed)
     assert row is not None
     assert row["max_attempts"] - row["attempts"] == 2
-    assert [(letter.id, letter.last_error) for letter in queue.dead_letters()] == [(dead, "never")]
+    assert [(letter.id, letter.last_error) for letter in queue.list_dead()] == [(dead, "never")]
     assert queue.get_job(cancelled) is None
+
+
+def test_a_module_that_opens_another_file_each_time_is_told_so(
+    tmp_path: Path, brant_command: Run, db: brant.Database
+) -> None:
+    write_module(tmp_path, 'db = brant.open(":memory:")\n@db.queue("q").task(retries=1)\ndef f(): pass\nf()\n')
+    (report,) = drained(brant_command)
+    assert "error=the module opened " in report
 
 
 def test_an_interrupt_at_the_terminal_lets_the_job_finish(tmp_path: Path, db: brant.Database) -> None:

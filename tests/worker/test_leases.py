@@ -11,7 +11,7 @@ import pytest
 
 import brant
 from brant.testing import FakeClock
-from brant.worker import current_task
+from brant.worker import bench, current_task
 from tests.waiting import PATIENCE_S, python
 from tests.worker.observing import running
 
@@ -98,7 +98,7 @@ def test_a_coroutine_over_its_time_is_ended(db: brant.Database, q: brant.Queue) 
             ended.set()
 
     with running(db), pytest.raises(brant.TaskFailed) as failed:
-        slow().get(PATIENCE_S)
+        _ = slow().get(PATIENCE_S)
     assert failed.value.error == "timeout after 0.05s"
     assert ended.is_set()
 
@@ -135,6 +135,19 @@ def test_cancelling_from_another_process_ends_a_coroutine(db: brant.Database, pa
         assert ended.is_set()
         assert q.task("next")(lambda: "free again")().get(PATIENCE_S) == "free again"
     assert q.get_dead(answer.id) is None
+
+
+def test_cancelling_right_after_the_start_is_noticed_without_a_poll(
+    db: brant.Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "_SAFETY_POLL_S", 1e6)
+    task = db.queue("q").task("endless", store_result=False)(lambda: asyncio.sleep(10 * PATIENCE_S))
+    with running(db, slots=1) as crew, brant.open(path) as other:
+        for count in (1, 2, 3):
+            answer = task()
+            crew.wait("start", count)
+            assert other.queue("q").cancel(answer.id)
+            crew.wait("lost", count)
 
 
 def test_cancelling_from_another_process_asks_a_plain_function_to_end(db: brant.Database, path: Path) -> None:

@@ -42,7 +42,9 @@ def hand_out(a: int, b: int = 1) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function", [add, add_later, Adder(), LateAdder(), functools.partial(add_later), hand_out], ids=repr
+    "function",
+    [add, add_later, Adder(), LateAdder(), functools.partial(add_later), hand_out],
+    ids=["plain", "async", "object", "async object", "partial", "returns an awaitable"],
 )
 def test_a_call_is_run_by_a_worker_and_answers(db: brant.Database, function: Any) -> None:
     task = db.queue("q").task("sum")(function)
@@ -53,13 +55,11 @@ def test_a_call_is_run_by_a_worker_and_answers(db: brant.Database, function: Any
 
 
 def test_a_call_runs_nothing_by_itself(db: brant.Database) -> None:
-    ran = []
+    ran: list[str] = []
     task = db.queue("q").task(ran.append)
     task("x")
     assert ran == []
-    assert pending_payloads(db.queue("q")) == [
-        {"__honker_task__": {"task": task.name, "args": ["x"], "kwargs": {}}}
-    ]
+    assert pending_payloads(db.queue("q")) == [{"__honker_task__": {"task": task.name, "args": ["x"], "kwargs": {}}}]
     task.call_local("y")
     assert ran == ["y"]
 
@@ -97,9 +97,9 @@ def test_options_that_make_no_sense_are_refused_where_they_stand(db: brant.Datab
 
 def test_wrong_arguments_fail_at_the_call(db: brant.Database) -> None:
     task: Any = db.queue("q").task(add)
-    for call in (lambda: task(), lambda: task(1, 2, 3), lambda: task(1, c=2), lambda: task(object())):
+    for args, kwargs in (((), {}), ((1, 2, 3), {}), ((1,), {"c": 2}), ((object(),), {})):
         with pytest.raises(TypeError):
-            call()
+            task(*args, **kwargs)
     assert db.queue("q").stats().total == 0
 
 
@@ -182,7 +182,7 @@ def test_one_attempt_is_one_run(db: brant.Database) -> None:
 
     with running(db) as crew:
         with pytest.raises(brant.TaskFailed, match="LookupError"):
-            asyncio.run(breaks().aget(PATIENCE_S))
+            _ = asyncio.run(breaks().aget(PATIENCE_S))
         assert [event.kind for event in crew.wait("dead")] == ["dead"]
     assert ran == [1]
 

@@ -148,7 +148,7 @@ def test_retryable_asks_for_its_own_delay(timed: brant.Database, clock: FakeCloc
     assert row["run_at"] == clock.now() + 7
 
 
-@pytest.mark.parametrize("delay", [-1, float("nan"), "soon"])
+@pytest.mark.parametrize("delay", [float("nan"), "soon"])
 def test_a_delay_that_makes_no_sense_is_a_retry_that_says_so(timed: brant.Database, delay: Any) -> None:
     q = timed.queue("q")
     for name, outcome in (("retry", Retry(delay)), ("snooze", Snooze(delay))):
@@ -215,7 +215,7 @@ def test_whatever_a_function_raises_costs_an_attempt_and_not_the_worker(
     letter = q.get_dead(answer.id)
     assert letter is not None
     assert letter.last_error is not None
-    assert letter.last_error.startswith(text) or text.startswith("\\ud800"), letter.last_error
+    assert letter.last_error.startswith(text)
     assert "timeout after" not in letter.last_error
 
 

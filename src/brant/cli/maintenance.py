@@ -8,6 +8,7 @@ import time
 from brant.cli.command import DONE
 from brant.cli.output import put, put_json
 from brant.database import remove
+from brant.errors import BrantError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,11 +61,14 @@ def _vacuum(context: Context, *, compact: bool) -> int:
 
 def _cleanup(context: Context) -> int:
     path = context.target().path
-    if not os.path.exists(path):
+    try:
+        is_gone = remove(path)
+    except BrantError:
+        if os.path.exists(path):
+            raise
         context.tell(f"Database not found, nothing to clean up: {path}")
         return DONE
-    if remove(path):
-        context.tell(f"Database cleaned up: {path}")
-    else:
-        context.tell(f"Brant's tables dropped; {path} holds other tables and is kept")
+    context.tell(
+        f"Database cleaned up: {path}" if is_gone else f"Brant's tables dropped; {path} holds other tables and is kept"
+    )
     return DONE

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _INTERVAL_S = 2
 _COLUMNS = 80
+_HEADINGS = ("QUEUE ", "SCHEDULE ", "STREAM ")
 _NAME, _WIDE_NAME, _SECOND_NAME = 26, 36, 26
 
 
@@ -41,7 +42,8 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _top(context: Context, options: Namespace) -> int:
-    with context.open() as db, _alarm() as (stop, pause), _screen(options) as show:
+    with context.open() as db, _screen(options) as show:
+        stop, pause = _alarm()
         looks = Looks(db)
         show(looks.next())
         while not options.once and not stop.requested():
@@ -51,19 +53,14 @@ def _top(context: Context, options: Namespace) -> int:
     return DONE
 
 
-@contextmanager
-def _alarm() -> Iterator[tuple[StopSignals, Callable[[float], object]]]:
-    """Sleep that a signal ends: through a pipe, which it can write to at any moment."""
+def _alarm() -> tuple[StopSignals, Callable[[float], object]]:
+    """Sleep that a signal ends: through a pipe, which it can write to at any moment, and which therefore stays."""
     import os
     import select
 
     reader, writer = os.pipe()
-    try:
-        stop = StopSignals(lambda: os.write(writer, b"\0"))
-        yield stop, lambda seconds: select.select([reader], [], [], seconds)
-    finally:
-        os.close(reader)
-        os.close(writer)
+    stop = StopSignals(lambda: os.write(writer, b"\0"))
+    return stop, lambda seconds: select.select([reader], [], [], seconds)
 
 
 @contextmanager
@@ -92,7 +89,7 @@ def _text(look: Look) -> Any:
 
     text = Text(no_wrap=True, overflow="crop")
     for line in lines_of(look):
-        text.append(line + "\n", style="bold" if line[:1].isupper() and line.split()[0].isupper() else "")
+        text.append(line + "\n", style="bold" if line.startswith(_HEADINGS) else "")
     return text
 
 

@@ -8,10 +8,10 @@ from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
 from brant.worker import WorkerEvent
+from brant.worker.events import OUTCOMES
 
 __all__ = ["WorkerTraces"]
 
-_OUTCOMES = frozenset({"success", "retry", "snooze", "cancel", "dead", "lost"})
 _FAILURES = frozenset({"retry", "dead", "lost"})
 
 _Attempt = tuple[str, int | None, int | None]
@@ -32,7 +32,7 @@ class WorkerTraces:
     def __call__(self, event: WorkerEvent) -> None:
         if event.kind == "start":
             self._begin(event)
-        elif event.kind in _OUTCOMES:
+        elif event.kind in OUTCOMES:
             self._end(event)
         elif event.kind == "stop":
             self._abandon(event.queue.split(","))
@@ -58,12 +58,12 @@ class WorkerTraces:
         span.end()
 
     def _abandon(self, queues: list[str]) -> None:
-        """The attempts that a stopping worker cut off and gave back, which are told of no further."""
+        """Attempts of which no end was told: what broke was the worker."""
         with self._lock:
             cut_off = [attempt for attempt in self._open if attempt[0] in queues]
             spans = [self._open.pop(attempt) for attempt in cut_off]
         for span in spans:
-            span.set_attribute("brant.outcome", "released")
+            span.set_status(Status(StatusCode.ERROR, "the worker stopped"))
             span.end()
 
     def _span(self, event: WorkerEvent) -> Span:

@@ -11,10 +11,10 @@ from prometheus_client.registry import Collector
 
 from brant.database import Database
 from brant.worker import WorkerEvent
+from brant.worker.events import OUTCOMES
 
 __all__ = ["QueueCollector", "WorkerMetrics"]
 
-_OUTCOMES = frozenset({"success", "retry", "snooze", "cancel", "dead", "lost"})
 _BUCKETS_S = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 
 
@@ -44,7 +44,7 @@ class WorkerMetrics:
         task = event.task or "(unknown)"
         if event.kind == "trouble":
             self._troubles.labels(event.queue).inc()
-        elif event.kind in _OUTCOMES:
+        elif event.kind in OUTCOMES:
             self._attempts.labels(event.queue, task, event.kind).inc()
             if event.duration_s is not None:  # it had started
                 self._seconds.labels(event.queue, task).observe(event.duration_s)

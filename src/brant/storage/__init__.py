@@ -1,0 +1,1 @@
+"""What is stored, and how: verbs that know of no backend, and the backends."""

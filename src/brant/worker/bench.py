@@ -41,7 +41,7 @@ class _Found:
 
     due_in: float | None
     jobs: list[Job] = field(default_factory=list)
-    claim_sent: float = 0.0
+    claimed_at: float = 0.0
 
 
 class Bench:
@@ -106,7 +106,7 @@ class Bench:
             await self._at_desk(self._put_back, found.jobs)
             return 0
         for job in found.jobs:
-            execution = Execution(job, found.claim_sent, self._tools)
+            execution = Execution(job, found.claimed_at, self._tools)
             self._running[asyncio.create_task(execution.run(), name=f"brant-job-{job.id}")] = execution
         self.is_idle = not self._running and found.due_in != 0
         if self.is_idle:
@@ -120,7 +120,7 @@ class Bench:
         except asyncio.CancelledError:
             # The claim goes on in its thread: nobody would run its jobs before their leases end.
             with suppress(BrantError):
-                self._put_back((await look).jobs)
+                await self._at_desk(self._put_back, (await look).jobs)
             raise
 
     def _look_and_claim(self, free: int) -> _Found:
@@ -128,9 +128,11 @@ class Bench:
             due_in = self.queue.due_in()
             if due_in != 0:
                 return _Found(due_in)
-            sent = self.queue.db._storage.clock.monotonic()
-            jobs = self.queue.claim_batch(self._worker_id, free)
-        return _Found(0.0 if jobs else _LOST_RACE_PAUSE_S, jobs, sent)
+            with self.queue.db.transaction() as tx:
+                # Behind the wait for the write lock, and before the lease begins.
+                begun = self.queue.db._storage.clock.monotonic()
+                jobs = self.queue.claim_batch(self._worker_id, free, tx=tx)
+        return _Found(0.0 if jobs else _LOST_RACE_PAUSE_S, jobs, begun)
 
     def _put_back(self, jobs: list[Job]) -> None:
         for job in jobs:

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from brant.arguments import storable
+
 Observer = Callable[["WorkerEvent"], None]
+# The kinds that end an attempt; each attempt has one of them.
+OUTCOMES = frozenset({"success", "retry", "snooze", "cancel", "dead", "release", "lost"})
 _LEVELS = {"dead": logging.WARNING, "lost": logging.WARNING, "trouble": logging.WARNING, "retry": logging.INFO}
 _logger = logging.getLogger("brant.worker")
 
@@ -34,7 +38,7 @@ class Observers:
 
     def tell(self, event: WorkerEvent) -> None:
         level = _LEVELS.get(event.kind, logging.DEBUG)
-        reason = (event.error or "").strip().partition("\n")[0]
+        reason = storable((event.error or "").strip().partition("\n")[0])
         _logger.log(
             level,
             "%s queue=%s job=%s task=%s attempt=%s %s",

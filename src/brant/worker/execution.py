@@ -45,7 +45,7 @@ class _StillRunning(Outcome):
 class Execution:
     """Runs one claimed job to its end."""
 
-    def __init__(self, job: Job, claim_sent: float, tools: Tools) -> None:
+    def __init__(self, job: Job, claimed_at: float, tools: Tools) -> None:
         self.job = job
         self._tools = tools
         self._spec: TaskSpec | None = None
@@ -57,7 +57,7 @@ class Execution:
         loop = asyncio.get_running_loop()
         self._lease = Lease(
             job,
-            claim_sent,
+            claimed_at,
             on_renewal=lambda: self._tell("renew"),
             on_loss=lambda why: _tell_loop(loop, self.lose, why),
         )
@@ -103,8 +103,8 @@ class Execution:
 
     async def _outcome(self) -> object:
         """What the function answered, or what its error asks for."""
-        if self._cut_off:
-            return _GiveBack("the worker stopped")
+        if (reason := self._reason_to_end()) is not None:
+            return _GiveBack(reason)
         call = call_of(self.job, self._tools.registry)
         if isinstance(call, Dead):
             return call
@@ -126,9 +126,12 @@ class Execution:
         if error is None:
             return value
         if isinstance(error, asyncio.CancelledError):
-            asked = self._loss or ("the worker stopped" if self._cut_off else None)
-            return Retry(None, "the task was cancelled from within") if asked is None else _GiveBack(asked)
+            reason = self._reason_to_end()
+            return Retry(None, "the task was cancelled from within") if reason is None else _GiveBack(reason)
         return outcome_of(error) or Retry(None, f"{_text_of(error)}\n{_trace_of(error)}")
+
+    def _reason_to_end(self) -> str | None:
+        return self._loss or ("the worker stopped" if self._cut_off else None)
 
     @property
     def _has_acked(self) -> bool:

@@ -57,6 +57,7 @@ class _InProcess:
             "queue": job.queue_name,
             "job_id": job.id,
             "attempt": job.attempts,
+            "database": job.queue.db.path,
             "memory_mb": self._memory_mb,
         }
         child = await _Child.start(self._target)

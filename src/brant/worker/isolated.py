@@ -12,7 +12,7 @@ import threading
 import traceback
 from typing import Any, NoReturn
 
-from brant.errors import ClaimLost, TransactionError
+from brant.errors import ClaimLost, InvalidValue, TransactionError
 from brant.job import Job
 from brant.outcomes import Dead, Retry, outcome_of
 from brant.storage.base import JobRow
@@ -66,6 +66,8 @@ def _limit_memory(limit: int) -> None:
 
 
 def _claimed_job(db: Any, request: dict[str, Any]) -> Job:
+    if db.path != request["database"]:
+        raise InvalidValue(f"the module opened {db.path} and not {request['database']}, which the worker has")
     queue = db.queue(request["queue"])
     row = queue.get_job(request["job_id"])
     if row is None or row["attempts"] != request["attempt"]:

@@ -16,19 +16,19 @@ class Lease:
     """The lease of one job, as far as this worker can be sure of it."""
 
     def __init__(
-        self, job: Job, claim_sent: float, on_renewal: Callable[[], None], on_loss: Callable[[str], None]
+        self, job: Job, claimed_at: float, on_renewal: Callable[[], None], on_loss: Callable[[str], None]
     ) -> None:
         self.job = job
         self.on_renewal = on_renewal
         self.on_loss = on_loss
         self.length_s = job.queue.visibility_timeout_s
         self.held_until = self.renew_at = 0.0
-        self.renewed(claim_sent)
+        self.renewed(claimed_at)
 
-    def renewed(self, sent: float) -> None:
-        """Counted from before it was asked for: the database's own count can only end later."""
-        self.held_until = sent + self.length_s
-        self.renew_at = sent + self.length_s / _RENEWALS_PER_LEASE
+    def renewed(self, asked_at: float) -> None:
+        """Counted from before the database did it: its own count can only end later."""
+        self.held_until = asked_at + self.length_s
+        self.renew_at = asked_at + self.length_s / _RENEWALS_PER_LEASE
 
 
 class LeaseKeeper:
@@ -81,7 +81,7 @@ class LeaseKeeper:
             return None
 
     def _renew(self, lease: Lease) -> None:
-        sent = self._monotonic()
+        asked_at = self._monotonic()
         try:
             held = lease.job.heartbeat()
         except Exception as error:
@@ -91,7 +91,7 @@ class LeaseKeeper:
             held = lease.renew_at < lease.held_until
         else:
             if held:
-                lease.renewed(sent)
+                lease.renewed(asked_at)
                 lease.on_renewal()
         if not held:
             self.drop(lease)

@@ -7,7 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 
-from brant.errors import BrantError
+from brant.errors import BrantError, StorageError
 from brant.storage.health import Health
 from brant.storage.session import Session
 from brant.storage.sqlite.wake import FileWatch
@@ -23,6 +23,8 @@ _OTHER_SQLITE_MODULES = ("apsw", "pysqlite3", "pysqlcipher3", "sqlcipher3")
 def examine(session: Session, path: str, watch: FileWatch, log_is_pinned: Callable[[], bool] | None = None) -> Health:
     """A quick look; with `log_is_pinned`, a thorough one that reads the whole file."""
     journal_mode = session.query("PRAGMA journal_mode", ())[0]["journal_mode"]
+    # Before the log is measured: it empties the log if it can.
+    found = [] if log_is_pinned is None else _thorough_problems(session, log_is_pinned)
     log_bytes = file_size(path + "-wal")
     parked = [schedule.name for schedule in session.list_schedules() if schedule.error]
     problems = []
@@ -43,10 +45,8 @@ def examine(session: Session, path: str, watch: FileWatch, log_is_pinned: Callab
         f"the table {table} of an early Honker could not be taken over; move its rows to _honker_live, and drop it"
         for (table,) in session.rows("old_layout", {})
     ]
-    if log_is_pinned is not None:
-        problems += _thorough_problems(session, log_is_pinned)
     return Health(
-        problems=tuple(problems),
+        problems=(*problems, *found),
         warnings=tuple(_warnings()),
         facts={
             "path": path,
@@ -64,8 +64,10 @@ def _thorough_problems(session: Session, log_is_pinned: Callable[[], bool]) -> l
     patience = {"before": now - _PATIENCE_S, "most": _MOST_UNCLAIMED}
     problems = [
         f"the file is damaged: {found}; restore a backup, or save what can be read with 'brant dump'"
-        for (found,) in session.rows("damage", {})
+        for found in _damage(session)
     ]
+    if problems:
+        return problems  # to look further would fail, or tell what is not so
     if log_is_pinned():
         problems.append("a connection keeps an old snapshot open, so that the log can't be emptied; find and end it")
     ahead = session.last_job_id() / 1_000_000 - now
@@ -84,6 +86,13 @@ def _thorough_problems(session: Session, log_is_pinned: Callable[[], bool]) -> l
         for name, queue, count in session.rows("schedules_without_consumers", patience)
     ]
     return problems
+
+
+def _damage(session: Session) -> list[str]:
+    try:
+        return [found for (found,) in session.rows("damage", {})]
+    except StorageError as error:  # too bad for the check itself
+        return [str(error.__cause__)]
 
 
 def _warnings() -> list[str]:

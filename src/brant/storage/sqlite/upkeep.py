@@ -37,7 +37,8 @@ def remove(path: str) -> bool:
     """Delete the file with its log; where it holds other tables than Brant's, drop Brant's only and tell False."""
     if not Path(path).is_file():
         raise StorageError(f"there is no database at {path}")
-    connection = sqlite3.connect(path, isolation_level=None)
+    # Must exist: others may be removing it too, and an empty file in its place would be of no use to anybody.
+    connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=rw", isolation_level=None, uri=True)
     try:
         ours = [(kind, name) for kind, name in connection.execute(STATEMENTS["own_objects"])]
         if "_honker_live" not in [name for _, name in ours]:

@@ -1,0 +1,305 @@
+"""Pipes that break, streams that are closed or full, signals: nothing is lost but what is in the pipe."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import brant
+from tests.cli.conftest import COMMAND, clean_environment
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of pipes, /dev/full")
+
+LINE = 1000
+ROOM = 4096  # of the pipes of these tests: four lines
+
+
+@pytest.fixture
+def queue(store: brant.Database) -> brant.Queue:
+    return store.queue("q")
+
+
+def numbered(count: int) -> list[str]:
+    """Messages that tell themselves apart, each a line of the same length."""
+    return [f"{number:0{LINE - 1}}" for number in range(count)]
+
+
+class Piped:
+    """A command whose output goes into a pipe that takes little."""
+
+    def __init__(self, directory: Path, *words: str) -> None:
+        self.output, write_end = os.pipe()
+        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, ROOM)
+        self.process = subprocess.Popen(
+            [COMMAND, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            cwd=directory,
+            env=clean_environment(),
+        )
+        os.close(write_end)
+        self.is_open = True
+
+    def lines(self, count: int) -> list[str]:
+        data = b""
+        while len(data) < count * LINE:
+            found, _, _ = select.select([self.output], [], [], PATIENCE_S)
+            assert found, "nothing more came"
+            data += os.read(self.output, count * LINE - len(data))
+        return data.decode().splitlines()
+
+    def remaining_lines(self) -> list[str]:
+        data = b""
+        while chunk := os.read(self.output, 1 << 16):
+            data += chunk
+        return data.decode().splitlines()
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            os.close(self.output)
+
+    def ended(self) -> tuple[int, str]:
+        """Exit code and stderr."""
+        assert self.process.stderr is not None
+        code = self.process.wait(PATIENCE_S)
+        return code, self.process.stderr.read().decode()
+
+
+@contextmanager
+def piped(directory: Path, *words: str) -> Iterator[Piped]:
+    command = Piped(directory, *words)
+    with command.process:
+        try:
+            yield command
+        finally:
+            command.process.kill()
+            command.close()
+
+
+def run(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """A line of shell in which $BRANT is the command."""
+    return subprocess.run(
+        ["sh", "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env=clean_environment(BRANT=COMMAND),
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+# A reader that has had enough
+
+
+@pytest.mark.parametrize("command", ["read q --all", "peek q --all", "-q watch q", "read q --all --json"])
+def test_head_gets_its_line_and_the_command_ends_quietly(queue: brant.Queue, tmp_path: Path, command: str) -> None:
+    messages = numbered(500)
+    queue.write_many(messages)
+    done = run(f'{{ "$BRANT" {command}; echo "exit code $?" >&2; }} | head -n 1', tmp_path)
+    assert done.stderr == "exit code 1\n"
+    (line,) = done.stdout.splitlines()
+    assert messages[0] in line
+    left = queue.peek_many()
+    assert left == messages[len(messages) - len(left) :], "they were taken in order"
+    pipe_and_buffer_of_head = 2 * (1 << 16)
+    gone = len(messages) - len(left)
+    assert gone == 0 if command.startswith("peek") else gone * LINE <= pipe_and_buffer_of_head
+
+
+def test_only_what_is_in_the_pipe_is_lost(queue: brant.Queue, tmp_path: Path) -> None:
+    messages = numbered(100)
+    queue.write_many(messages)
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        seen = reading.lines(10)
+        reading.close()
+        assert reading.ended() == (1, "")
+    assert seen == messages[:10]
+    gone = 100 - len(queue.peek_many())
+    assert 10 <= gone <= 10 + ROOM // LINE
+    assert queue.stats().claimed == 0
+
+
+@pytest.mark.parametrize("words", [("read", "q"), ("read", "q", "--all"), ("peek", "q"), ("-q", "watch", "q")])
+def test_a_pipe_that_is_broken_from_the_start_costs_nothing(
+    queue: brant.Queue, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    queue.write_many(["a", "b"])
+    with piped(tmp_path, *words) as command:
+        command.close()
+        assert command.ended() == (1, "")
+    assert queue.peek_many() == ["a", "b"]
+
+
+def test_a_large_message_that_breaks_on_its_way_is_the_only_one_lost(queue: brant.Queue, tmp_path: Path) -> None:
+    queue.write_many(["small", "x" * 300_000, "next"])
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        assert os.read(reading.output, 6) == b"small\n"
+        assert os.read(reading.output, 1) == b"x"
+        commits = queue.db.update_events()
+        while queue.peek_many() != ["next"]:  # half of it is out: it is taken, and nobody waits for its other half
+            assert commits.wait(PATIENCE_S)
+        reading.close()
+        assert reading.ended() == (1, "")
+    assert queue.peek_many() == ["next"]
+
+
+def test_a_large_message_comes_whole_through_a_small_pipe(queue: brant.Queue, tmp_path: Path) -> None:
+    large = "".join(f"{number:06}" for number in range(100_000))
+    queue.write_many([large, "next"])
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        queue.write("meanwhile")
+        assert reading.remaining_lines() == [large, "next", "meanwhile"]
+        assert reading.ended() == (0, "")
+
+
+# Output that can't be written
+
+
+@pytest.mark.parametrize(
+    "command", ["read q", "read q --all", "peek q", "peek q --all", "list", "stats q", "-q watch q"]
+)
+def test_what_can_not_be_printed_stays(queue: brant.Queue, tmp_path: Path, command: str) -> None:
+    queue.write_many(["a", "b"])
+    done = run(f'"$BRANT" {command} > /dev/full', tmp_path)
+    told = "brant: error: can't write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    assert queue.peek_many() == ["a", "b"]
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "", "read --help", "config", "--status", "bench -n 1"])
+def test_a_full_disk_never_ends_in_a_trace_of_python(tmp_path: Path, command: str) -> None:
+    done = run(f'"$BRANT" {command} > /dev/full', tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("brant: error: ")
+    assert line.endswith("No space left on device")
+
+
+def test_help_into_a_pipe_that_is_broken_ends_quietly(tmp_path: Path) -> None:
+    for words in (("--help",), ("read", "--help"), ("--version",)):
+        with piped(tmp_path, *words) as command:
+            command.close()
+            assert command.ended() == (1, "")
+
+
+@pytest.mark.parametrize("command", ["read q", "read q --all", "peek q", "list"])
+def test_a_closed_standard_output_is_an_error(queue: brant.Queue, tmp_path: Path, command: str) -> None:
+    queue.write_many(["a", "b"])
+    done = run(f'"$BRANT" {command} >&-', tmp_path)
+    told = "brant: error: standard output is closed: there is nowhere to print to\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    assert queue.peek_many() == ["a", "b"]
+
+
+def test_a_closed_standard_input_is_an_error_where_it_is_needed(queue: brant.Queue, tmp_path: Path) -> None:
+    for command in ("write q", "write q -", "write --lines q", "broadcast -"):
+        done = run(f'"$BRANT" {command} <&-', tmp_path)
+        told = "brant: error: standard input is closed: there is nothing to read a message from\n"
+        assert (done.returncode, done.stderr) == (1, told)
+    assert run('"$BRANT" write q x <&-', tmp_path).returncode == 0
+    assert queue.peek_many() == ["x"]
+
+
+def test_with_all_streams_closed_work_is_done_and_no_file_takes_their_place(queue: brant.Queue, tmp_path: Path) -> None:
+    assert run('"$BRANT" write q x <&- >&- 2>&-', tmp_path).returncode == 0
+    assert run('"$BRANT" read "bad name" <&- >&- 2>&-', tmp_path).returncode == 1
+    assert run('"$BRANT" pause q 2>&-', tmp_path).stdout == ""
+    assert run('"$BRANT" stats "bad name" 2>&-', tmp_path).stdout == ""
+    assert run('"$BRANT" stats "bad name" 2>/dev/full', tmp_path).returncode == 1
+    assert run('"$BRANT" resume q 2>/dev/full', tmp_path).returncode == 0
+    assert queue.peek_many() == ["x"]
+    assert queue.db.health(thorough=True).problems == ()
+
+
+# Signals
+
+
+@pytest.mark.parametrize(
+    ("number", "ending"), [(signal.SIGINT, (0, "\nbrant: interrupted\n")), (signal.SIGTERM, (143, ""))]
+)
+@pytest.mark.parametrize("seen", [1, 7, 150])
+def test_a_signal_in_the_middle_loses_and_repeats_nothing(
+    queue: brant.Queue, tmp_path: Path, number: signal.Signals, ending: tuple[int, str], seen: int
+) -> None:
+    messages = numbered(1000)
+    queue.write_many(messages)
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        shown = reading.lines(seen)
+        reading.process.send_signal(number)
+        shown += reading.remaining_lines()
+        assert reading.ended() == ending
+    assert len(shown) < 1000
+    assert shown + queue.peek_many() == messages
+    assert queue.stats().claimed == 0
+
+
+def test_a_signal_while_nobody_reads_is_obeyed(queue: brant.Queue, tmp_path: Path) -> None:
+    messages = numbered(1000)
+    queue.write_many(messages)
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        reading.lines(1)
+        reading.process.send_signal(signal.SIGTERM)
+        assert reading.ended() == (143, "")
+        shown = [messages[0], *reading.remaining_lines()]
+    assert shown + queue.peek_many() == messages
+
+
+def test_a_kill_loses_nothing(queue: brant.Queue, tmp_path: Path) -> None:
+    messages = numbered(1000)
+    queue.write_many(messages)
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        shown = reading.lines(150)
+        reading.process.kill()
+        shown += reading.remaining_lines()
+    left = queue.peek_many()
+    assert set(shown) | set(left) == set(messages)
+    assert left == messages[-len(left) :]
+
+
+def test_a_peek_is_interrupted_too(queue: brant.Queue, tmp_path: Path) -> None:
+    queue.write_many(numbered(100))
+    for number, code in ((signal.SIGINT, 0), (signal.SIGTERM, 143)):
+        with piped(tmp_path, "peek", "q", "--all") as peeking:
+            peeking.lines(1)
+            peeking.process.send_signal(number)
+            assert peeking.ended()[0] == code
+
+
+@pytest.mark.parametrize(
+    ("number", "ending"), [(signal.SIGINT, (0, b"\nbrant: interrupted\n")), (signal.SIGTERM, (143, b""))]
+)
+def test_a_writer_of_lines_that_is_stopped_has_written_those_that_came(
+    store: brant.Database, tmp_path: Path, number: signal.Signals, ending: tuple[int, bytes]
+) -> None:
+    commits = store.update_events()
+    writing = subprocess.Popen(
+        [COMMAND, "write", "--lines", "q"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=clean_environment(),
+    )
+    with writing:
+        assert writing.stdin is not None
+        assert writing.stderr is not None
+        writing.stdin.write(b"a\nb\nunfinished")
+        writing.stdin.flush()
+        while store.queue("q").peek_many() != ["a", "b"]:
+            assert commits.wait(PATIENCE_S)
+        writing.send_signal(number)
+        assert (writing.wait(PATIENCE_S), writing.stderr.read()) == ending
+    assert store.queue("q").peek_many() == ["a", "b"]
