@@ -23,6 +23,10 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
+# The same tests, the slow ones at full length.
+test-slow: $(STAMP)
+	BRANT_KILLS=300 BRANT_MODEL_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 --timeout 1800 $(ARGS)
+
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m bench $(ARGS)
 

@@ -92,7 +92,7 @@ def test_inline_an_async_task_runs_with_and_without_a_loop(queue: brant.Queue) -
     async def inside_a_loop() -> object:
         return await double(4).aget()
 
-    assert double(3).get() == 6  # type: ignore[comparison-overlap]
+    assert double(3).get() == 6
     assert asyncio.run(inside_a_loop()) == 8
 
 

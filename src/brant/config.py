@@ -37,7 +37,8 @@ class Settings:
         self.busy_timeout_ms = self._number("BUSY_TIMEOUT", 5000, least=0)
         self.sync_mode = self._choice("SYNC_MODE", "NORMAL", SYNC_MODES)
         self.max_message_size = self._number("MAX_MESSAGE_SIZE", 10 * 1024 * 1024, least=1)
-        self.generator_batch_size = self._number("GENERATOR_BATCH_SIZE", 100, least=1)
+        self.debug = self._text("DEBUG", "") != ""
+        self.generator_batch_size = self._number("GENERATOR_BATCH_SIZE", 250, least=1)
 
     def items(self) -> list[tuple[str, Any, str]]:
         """(name, value, where it came from) of every setting."""

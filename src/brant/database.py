@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Generator, Iterable, Mapping
     from types import TracebackType
-    from typing import Any, Literal, ParamSpec, Self, TypeVar
+    from typing import Any, Literal, Self
 
     from brant.channel import Listener, UpdateEvents
     from brant.cron import CronSchedule
+    from brant.decorators import MakesTask
     from brant.inspection import QueueStats
     from brant.lock import Lock
     from brant.outbox import Outbox
@@ -33,11 +34,7 @@ if TYPE_CHECKING:
     from brant.storage.base import Storage
     from brant.storage.health import Health
     from brant.stream import Stream
-    from brant.tasks import Task
     from brant.worker import Worker
-
-    P = ParamSpec("P")
-    R = TypeVar("R")
 
 _WATCHERS: dict[str | None, Literal["auto", "poll"]] = {
     None: "auto",
@@ -396,13 +393,11 @@ class Database:
 
     # Tasks
 
-    def task(self, queue: str = "default", **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
+    def task(self, queue: str = "default", **options: Any) -> MakesTask:
         """`@db.task("emails", retries=5)`: as `@db.queue("emails").task(retries=5)`."""
         return self.queue(queue).task(**options)
 
-    def periodic_task(
-        self, schedule: CronSchedule | str, queue: str = "default", **options: Any
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+    def periodic_task(self, schedule: CronSchedule | str, queue: str = "default", **options: Any) -> MakesTask:
         """As `@db.queue(queue).periodic_task(schedule)`."""
         return self.queue(queue).periodic_task(schedule, **options)
 

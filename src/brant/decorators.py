@@ -4,8 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, ParamSpec, TypeVar, overload
+    from collections.abc import Callable, Coroutine
+    from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
     from brant.cron import CronSchedule
     from brant.queue import Queue
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
     R = TypeVar("R")
+
+    class MakesTask(Protocol):
+        """The answer of an async function is what it returns, not the coroutine."""
+
+        @overload
+        def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+        @overload
+        def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 else:
 
     def overload(function):
@@ -24,10 +33,13 @@ class TaskVerbs:
     """Makes tasks of functions: a call enqueues, a worker runs it."""
 
     @overload
-    def task(self, name: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, name: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
 
     @overload
-    def task(  # noqa: F811, ruff knows overload by its import only
+    def task(self, name: Callable[P, R], /) -> Task[P, R]: ...  # noqa: F811, ruff knows overload by its import only
+
+    @overload
+    def task(  # noqa: F811
         self,
         name: str | None = None,
         *,
@@ -43,7 +55,7 @@ class TaskVerbs:
         result_ttl_s: float = 3600,
         unique_key: str | Callable[..., str] | None = None,
         unique_for_s: float | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    ) -> MakesTask: ...
 
     def task(self, name: Any = None, **options: Any) -> Any:  # noqa: F811
         """Have the function run as a job: with or without parentheses, plain or async.
@@ -67,13 +79,13 @@ class TaskVerbs:
         scheduler_name: str | None = None,
         missed: MissedFires = "all",
         **options: Any,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+    ) -> MakesTask:
         """Have the function, which takes no arguments, run by the clock; takes the options of `task` too."""
         from brant.tasks import make_periodic
 
         queue: Queue = self  # type: ignore[assignment]
 
-        def decorate(fn: Callable[P, R]) -> Task[P, R]:
+        def decorate(fn: Any) -> Any:
             return make_periodic(
                 queue, fn, schedule, name=name, scheduler_name=scheduler_name, missed=missed, options=options
             )

@@ -142,9 +142,9 @@ class Task(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[R]:
         return self.enqueue(*args, **kwargs)
 
-    def call_local(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function here and now."""
-        return cast(R, self.fn(*args, **kwargs))
+    def call_local(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Run the function here and now; an async one gives its coroutine."""
+        return self.fn(*args, **kwargs)
 
     def enqueue(self, *args: Any, **kwargs: Any) -> TaskResult[R]:
         """As a call, with options: tx, delay, run_at, priority, expires, unique_key, unique_for."""

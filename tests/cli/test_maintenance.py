@@ -214,7 +214,7 @@ def test_config_tells_where_each_setting_comes_from(brant_command: Run, tmp_path
     assert f"database\t{tmp_path / DATABASE}\tthe current directory" in lines
     assert "sync_mode\tFULL\tBRANT_SYNC_MODE" in lines
     assert "busy_timeout_ms\t100\tBROKER_BUSY_TIMEOUT" in lines
-    assert "generator_batch_size\t100\tdefault" in lines
+    assert "generator_batch_size\t250\tdefault" in lines
     found = json.loads(brant_command("-f", "x.db", "config", "--json", **environment).stdout)
     assert found["database"] == {"value": str(tmp_path / "x.db"), "from": "-f"}
     assert found["sync_mode"] == {"value": "FULL", "from": "BRANT_SYNC_MODE"}

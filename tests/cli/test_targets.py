@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +15,15 @@ from tests.cli.conftest import Run
 SCOPE = {"BRANT_PROJECT_SCOPE": "1"}
 
 
-def target(brant_command: Run, *words: str, cwd: Path | None = None, **environment: str) -> Path:
+def target(brant_command: Run, *words: str, **options: Any) -> Path:
     """The database that the command would use."""
-    found = brant_command(*words, "config", "--json", cwd=cwd, **environment)
+    found = brant_command(*words, "config", "--json", **options)
     assert found.returncode == 0, found.stderr
     return Path(json.loads(found.stdout)["database"]["value"])
 
 
-def assert_refused(brant_command: Run, why: str, *words: str, cwd: Path | None = None, **environment: str) -> None:
-    refused = brant_command(*(words or ("list",)), cwd=cwd, **environment)
+def assert_refused(brant_command: Run, why: str, *words: str, **options: Any) -> None:
+    refused = brant_command(*(words or ("list",)), **options)
     assert (refused.returncode, refused.stdout) == (1, "")
     (line,) = refused.stderr.splitlines()
     assert line.startswith("brant: error: ")

@@ -57,12 +57,16 @@ class RunningWorker:
         self.ended.result(PATIENCE_S)
 
 
-@contextmanager
-def running(db: brant.Database, queue: str = "q", slots: int = 2, **options: Any) -> Iterator[RunningWorker]:
-    """A worker that must not end before the block does, unless the block stops it."""
+def start(db: brant.Database, queue: str = "q", slots: int = 2, **options: Any) -> RunningWorker:
     heard = Heard()
     worker = db.worker({queue: slots}, **{"scheduler": False, "grace_s": 0, **options}, observers=(heard,))
-    crew = RunningWorker(worker, heard, in_thread(asyncio.run, worker.run()))
+    return RunningWorker(worker, heard, in_thread(asyncio.run, worker.run()))
+
+
+@contextmanager
+def running(db: brant.Database, queue: str = "q", slots: int = 2, **options: Any) -> Iterator[RunningWorker]:
+    """A worker that is stopped at the end of the block, and must not have failed."""
+    crew = start(db, queue, slots, **options)
     try:
         yield crew
     finally:

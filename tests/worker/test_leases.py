@@ -12,8 +12,8 @@ import pytest
 import brant
 from brant.testing import FakeClock
 from brant.worker import bench, current_task
-from tests.waiting import PATIENCE_S, python
-from tests.worker.observing import running
+from tests.waiting import PATIENCE_S, python, write_lock_held
+from tests.worker.observing import running, start
 
 LEASE_S = 0.3
 
@@ -63,6 +63,22 @@ def test_moving_time_renews_too(timed: brant.Database, clock: FakeClock) -> None
         go.set()
         assert answer.get(PATIENCE_S) is True
         assert len(crew.wait("start")) == 1
+
+
+def test_a_claim_that_waited_for_longer_than_a_lease_is_not_lost(
+    db: brant.Database, q: brant.Queue, path: Path
+) -> None:
+    async def work() -> None:
+        await asyncio.sleep(LEASE_S)
+
+    answer = q.task("work")(work)()
+    with write_lock_held(path):
+        crew = start(db)
+        threading.Event().wait(2 * LEASE_S)  # a claim waits for the lock meanwhile
+    crew.wait("success")
+    crew.stop()
+    assert [event.attempt for event in crew.heard.all("start")] == [1]
+    assert q.get_result(answer.id) == (True, None)
 
 
 def test_a_plain_function_over_its_time_is_never_two(db: brant.Database, q: brant.Queue) -> None:

@@ -76,7 +76,7 @@ def test_a_schedule_that_is_added_later_is_fired_too(timed: brant.Database, cloc
 
 
 LEADS = """
-import asyncio, sys
+import sys
 import brant
 db = brant.open(sys.argv[1])
 

@@ -13,6 +13,7 @@ import pytest
 import brant
 from brant.tasks import registry
 from brant.testing import FakeClock, pending_payloads
+from brant.worker import current_task
 from tests.waiting import PATIENCE_S
 from tests.worker.observing import running
 
@@ -150,7 +151,7 @@ def test_retries_counts_all_attempts_whatever_the_queue_says(db: brant.Database)
 
     @q.task(retries=2, retry_delay_s=0)
     def breaks() -> None:
-        ran.append(brant_attempt())
+        ran.append(current_task().attempt)
         raise ValueError("no good")
 
     answer = breaks()
@@ -164,12 +165,6 @@ def test_retries_counts_all_attempts_whatever_the_queue_says(db: brant.Database)
     assert failed.value.error is not None
     assert failed.value.error.startswith("no good\nTraceback")
     assert "in breaks" in failed.value.error
-
-
-def brant_attempt() -> int:
-    from brant.worker import current_task
-
-    return current_task().attempt
 
 
 def test_one_attempt_is_one_run(db: brant.Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
+import time
 
 from brant.cli.output import stdout_descriptor, write_some
 
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
 
 # How long a reader of the output may take while others wait for the write lock, and how often a stop is looked for.
 _PATIENCE_S = 0.02
+# Batches grow while they take less than this: there may be few large messages in one, or many small ones.
+_QUICK_S = 0.02
 _STOP_CHECK_S = 0.1
 
 
 class Drain:
     """Prints messages of a queue, in the order in which it gives them, and removes those that are printed.
 
-    They are printed inside the transaction that removes them, in batches that grow while the output takes them. When it
-    does not take them the transaction ends with what is printed so far: nobody waits for a slow reader of the output.
+    They are printed inside the transaction that removes them, in batches that grow while they are quick. When the
+    output takes no more the transaction ends with what is printed so far: nobody waits for who reads it slowly.
     """
 
     def __init__(
@@ -56,11 +59,13 @@ class Drain:
         """All that are there, until a stop is asked for; False when there is none."""
         found = False
         while self._outlet.waited(self._stop):
+            start = time.monotonic()
             batch = self._printed(self._size)
             found |= batch.printed > 0
             if not batch.stalled and batch.printed < self._size:
                 break
-            self._size = max(1, batch.printed) if batch.stalled else min(self._size * 2, self._most)
+            is_quick = not batch.stalled and time.monotonic() - start < _QUICK_S
+            self._size = min(self._size * 2, self._most) if is_quick else max(1, batch.printed // 2)
         return found
 
     def _printed(self, limit: int, message_id: int | None = None) -> _Batch:

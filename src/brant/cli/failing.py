@@ -9,7 +9,8 @@ import sys
 from brant.cli.command import DONE, FAILED
 from brant.cli.output import complain
 from brant.cli.stopping import Terminated
-from brant.errors import BrantError, DatabaseBusy
+from brant.config import Settings
+from brant.errors import BrantError, DatabaseBusy, InvalidValue
 
 _TERMINATED = 128 + signal.SIGTERM
 _CODES = {"InvalidTimestamp": "INVALID_TIMESTAMP", "InvalidMessageId": "INVALID_MESSAGE_ID"}
@@ -48,7 +49,11 @@ def _as_json(error: BaseException) -> str:
 
 
 def _show_where(error: BaseException) -> None:
-    if os.environ.get("BRANT_DEBUG") or os.environ.get("BROKER_DEBUG"):
+    try:
+        is_wanted = Settings().debug
+    except InvalidValue:
+        return
+    if is_wanted:
         import traceback
 
         complain("".join(traceback.format_exception(error)).rstrip())
