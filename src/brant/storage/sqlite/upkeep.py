@@ -37,8 +37,20 @@ def remove(path: str) -> bool:
     """Delete the file with its log; where it holds other tables than Brant's, drop Brant's only and tell False."""
     if not Path(path).is_file():
         raise StorageError(f"there is no database at {path}")
-    # Must exist: others may be removing it too, and an empty file in its place would be of no use to anybody.
-    connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=rw", isolation_level=None, uri=True)
+    try:
+        return _remove(path)
+    except StorageError:
+        if Path(path).exists():
+            raise
+        return True  # another one, removing it at the same time, was faster
+
+
+def _remove(path: str) -> bool:
+    try:
+        # Must exist: an empty file in the place of one that another removes would be of no use to anybody.
+        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=rw", isolation_level=None, uri=True)
+    except sqlite3.Error as error:
+        raise translated(error) from error
     try:
         ours = [(kind, name) for kind, name in connection.execute(STATEMENTS["own_objects"])]
         if "_honker_live" not in [name for _, name in ours]:
