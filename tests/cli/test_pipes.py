@@ -120,6 +120,7 @@ def test_head_gets_its_line_and_the_command_ends_quietly(queue: brant.Queue, tmp
     assert gone == 0 if command.startswith("peek") else gone * LINE <= pipe_and_buffer_of_head
 
 
+@pytest.mark.guarantee("G21")
 def test_only_what_is_in_the_pipe_is_lost(queue: brant.Queue, tmp_path: Path) -> None:
     messages = numbered(100)
     queue.write_many(messages)
@@ -133,6 +134,7 @@ def test_only_what_is_in_the_pipe_is_lost(queue: brant.Queue, tmp_path: Path) ->
     assert queue.stats().claimed == 0
 
 
+@pytest.mark.guarantee("G21")
 @pytest.mark.parametrize("words", [("read", "q"), ("read", "q", "--all"), ("peek", "q"), ("-q", "watch", "q")])
 def test_a_pipe_that_is_broken_from_the_start_costs_nothing(
     queue: brant.Queue, tmp_path: Path, words: tuple[str, ...]
@@ -144,6 +146,7 @@ def test_a_pipe_that_is_broken_from_the_start_costs_nothing(
     assert queue.peek_many() == ["a", "b"]
 
 
+@pytest.mark.guarantee("G21")
 def test_a_large_message_that_breaks_on_its_way_is_the_only_one_lost(queue: brant.Queue, tmp_path: Path) -> None:
     queue.write_many(["small", "x" * 300_000, "next"])
     with piped(tmp_path, "read", "q", "--all") as reading:
@@ -169,6 +172,7 @@ def test_a_large_message_comes_whole_through_a_small_pipe(queue: brant.Queue, tm
 # Output that can't be written
 
 
+@pytest.mark.guarantee("G21")
 @pytest.mark.parametrize(
     "command", ["read q", "read q --all", "peek q", "peek q --all", "list", "stats q", "-q watch q"]
 )
@@ -214,7 +218,7 @@ def test_a_closed_standard_input_is_an_error_where_it_is_needed(queue: brant.Que
     assert queue.peek_many() == ["x"]
 
 
-def test_with_all_streams_closed_work_is_done_and_no_file_takes_their_place(queue: brant.Queue, tmp_path: Path) -> None:
+def test_with_streams_closed_or_full_work_is_done_and_nothing_goes_astray(queue: brant.Queue, tmp_path: Path) -> None:
     assert run('"$BRANT" write q x <&- >&- 2>&-', tmp_path).returncode == 0
     assert run('"$BRANT" read "bad name" <&- >&- 2>&-', tmp_path).returncode == 1
     assert run('"$BRANT" pause q 2>&-', tmp_path).stdout == ""
@@ -228,6 +232,7 @@ def test_with_all_streams_closed_work_is_done_and_no_file_takes_their_place(queu
 # Signals
 
 
+@pytest.mark.guarantee("G21")
 @pytest.mark.parametrize(
     ("number", "ending"), [(signal.SIGINT, (0, "\nbrant: interrupted\n")), (signal.SIGTERM, (143, ""))]
 )
@@ -258,6 +263,7 @@ def test_a_signal_while_nobody_reads_is_obeyed(queue: brant.Queue, tmp_path: Pat
     assert shown + queue.peek_many() == messages
 
 
+@pytest.mark.guarantee("G21")
 def test_a_kill_loses_nothing(queue: brant.Queue, tmp_path: Path) -> None:
     messages = numbered(1000)
     queue.write_many(messages)

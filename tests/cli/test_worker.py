@@ -194,7 +194,6 @@ def test_a_worker_that_is_stopped_finishes_what_it_runs_and_the_next_one_the_res
         gate.let_through(MANY)
         assert worker.exit_code() == 0
     left = db.queue("emails").stats()
-    assert left.pending > 0
     assert left.processing == 0
     assert len(numbers_in(tmp_path / "effects")) == MANY - left.pending
     (tmp_path / "gate").unlink()

@@ -132,6 +132,12 @@ def test_health_says_so(db: brant.Database, path: Path, fault: Callable[[Path], 
     assert "replaced or deleted" in health.problems[0]
 
 
+def test_health_says_so_when_it_has_to_connect_first(db: brant.Database, path: Path) -> None:
+    rename(path)
+    (problem,) = db.health().problems
+    assert "replaced or deleted" in problem
+
+
 def test_what_was_written_before_a_rename_is_in_the_renamed_file(db: brant.Database, path: Path) -> None:
     db.queue("q").write("safe")
     db.close()

@@ -77,7 +77,7 @@ class Drain:
 
     def _print(self, messages: Iterator[brant.Message], batch: _Batch) -> None:
         for message in messages:
-            rest = None if self._stop.requested() else self._outlet.offer(self._format(message))
+            rest = self._outlet.offer(self._format(message))
             if rest is None:
                 batch.stalled = True
                 return

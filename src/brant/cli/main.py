@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
 import sys
 from importlib import import_module
@@ -67,7 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     context = Context()
     try:
-        _keep_standard_descriptors()
         signal.signal(signal.SIGTERM, _terminate)
         code = _run(context, words)
         if sys.stdout is not None:
@@ -80,13 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         # The interpreter's last collection need not walk through all that was imported.
         gc.freeze()
-
-
-def _keep_standard_descriptors() -> None:
-    """Where a standard stream is closed, no file of ours may get its number, and with it what others write there."""
-    if None in (sys.stdin, sys.stdout, sys.stderr):
-        while os.open(os.devnull, os.O_RDWR) <= 2:
-            pass
 
 
 def _terminate(*_: object) -> None:

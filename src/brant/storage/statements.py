@@ -10,7 +10,10 @@ import functools
 import os
 import re
 
-_HEADER = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _INCLUDE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -20,20 +23,27 @@ def load_statements(folder: str) -> dict[str, str]:
     found: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
     for file in sorted(os.listdir(folder)):
         with open(os.path.join(folder, file), encoding="utf-8") as lines:
-            _, *parts = _HEADER.split(lines.read())
-        for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-            if name in found[kind]:
-                raise KeyError(f"{file}: the {kind} {name!r} is defined twice")
-            found[kind][name] = _without_comments(text)
+            for kind, name, text in _parts(lines.read()):
+                if name in found[kind]:
+                    raise KeyError(f"{file}: the {kind} {name!r} is defined twice")
+                found[kind][name] = text
     return {name: _with_fragments(text, found["fragment"]) for name, text in found["name"].items()}
 
 
-def _without_comments(text: str) -> str:
-    # A comment above a header belongs to what follows it, and inside a fragment it would swallow the rest of a line.
-    return "\n".join(line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+def _parts(text: str) -> Iterator[tuple[str, str, str]]:
+    """Kind, name and text of each statement and fragment. Comments stand above the headers, and nowhere else."""
+    for part in f"\n{text}".split("\n-- "):
+        head, _, body = part.partition("\n")
+        kind, _, name = head.partition(": ")
+        is_comment = kind not in ("name", "fragment")
+        if "--" in body or (is_comment and body.strip()):
+            # In a fragment it would swallow the rest of the line that the fragment is put into.
+            raise ValueError(f"a comment inside a statement: {head!r}; put it above the header")
+        if not is_comment:
+            yield kind, name, body.strip()
 
 
 def _with_fragments(text: str, fragments: dict[str, str]) -> str:
-    while _INCLUDE.search(text):
+    while "{{" in text:
         text = _INCLUDE.sub(lambda match: fragments[match[1]], text)
     return text

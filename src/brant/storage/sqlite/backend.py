@@ -287,10 +287,14 @@ class SqliteStorage(Storage):
             raise DatabaseClosed(self.unusable)
 
     def health(self, *, thorough: bool = False) -> Health:
+        from brant.storage.health import Health
         from brant.storage.sqlite.health import examine
 
-        with self.reading() as session:
-            return examine(session, self.target, self._watch, self._log_is_pinned if thorough else None)
+        try:
+            with self.reading() as session:
+                return examine(session, self.target, self._watch, self._log_is_pinned if thorough else None)
+        except DatabaseReplaced as error:
+            return Health((str(error),))
 
     def _log_is_pinned(self) -> bool:
         """Whether a reader keeps the log from being emptied; empties it otherwise."""
