@@ -10,7 +10,7 @@ BENCH_STAMP := $(VENV)/.bench-ready
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]' --group dev
 	touch $@
 
 $(BENCH_STAMP): $(STAMP)
@@ -25,7 +25,7 @@ test: $(STAMP)
 
 # The same tests, the slow ones at full length.
 test-slow: $(STAMP)
-	BRANT_KILLS=300 BRANT_MODEL_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 --timeout 1800 $(ARGS)
+	BRANT_KILLS=300 BRANT_DRIVER_KILLS=20 BRANT_EVERYWHERE=1 BRANT_WAKE_UPS=10000 BRANT_MODEL_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 --timeout 1800 $(ARGS)
 
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m bench $(ARGS)

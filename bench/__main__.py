@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import brant
-from bench import peers, shell, wake
+from bench import peers, pipeline, pipeline_live, pipeline_sink, shell, tasks, wake
 from bench.floor import Floor
 from bench.measure import Case, Outcome, Work, run
 
@@ -35,16 +35,23 @@ def main() -> int:
     parser.add_argument("--only", default="", help="run only the cases whose name holds this text")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = [
-            run(case, options.rounds) for case in cases(Path(folder), options.count) if options.only in case.name
-        ]
+        with tasks.cases(Path(folder), options.count * 5 // 2) as task_cases:
+            outcomes = [
+                run(case, options.rounds)
+                for case in (*cases(Path(folder), options.count), *task_cases)
+                if options.only in case.name
+            ]
         print(table(outcomes))
+        if any("at once" in outcome.name for outcome in outcomes):
+            print("", *tasks.notes(), sep="\n")
         if options.only in "wake":
             times = wake.measure(Path(folder) / "wake.db")
             p50, p99 = f"p50 {times.p50_ms:.2f} ms (goal: 0.3)", f"p99 {times.p99_ms:.2f} ms (goal: 2)"
             print(f"\nwake-up across processes: {p50}, {p99}")
             print(f"waiting costs {times.idle_cpu_percent:.3f} % of a core (goal: 0.1)")
-    return 0 if all(outcome.reached for outcome in outcomes) else 1
+        live = [*pipeline_live.shown(Path(folder))] if options.only in pipeline_live.NAME else []
+    is_reached = all(outcome.reached for outcome in outcomes) and all(figure.reached for figure in live)
+    return 0 if is_reached else 1
 
 
 def cases(folder: Path, count: int) -> list[Case]:
@@ -83,6 +90,8 @@ def cases(folder: Path, count: int) -> list[Case]:
         replay_case(db, floor, folder),
         *flat_cases(folder, count // 4),
         *shell.cases(folder),
+        *pipeline.cases(folder),
+        *pipeline_sink.cases(folder),
     ]
 
 

@@ -71,6 +71,20 @@ class Floor:
                 self._run("ack_many", claim | {"ids": json.dumps([row[0] for row in rows])})
             self.connection.execute("COMMIT")
 
+    def drain(self, count: int, batch: int = 1) -> None:
+        """Claims, and the acks and results of what was claimed before, in one commit each time."""
+        rows: list[tuple[object, ...]] = []
+        for _ in range(count // batch + 1):
+            now = time.time()
+            claim = {"now": now, "second": int(now), "queue": "q", "worker": "w"}
+            self.connection.execute("BEGIN IMMEDIATE")
+            for row in rows:
+                self._run("ack", claim | {"id": row[0], "attempt": None})
+                self._run("save_result", claim | {"job_id": row[0], "value": "1", "expires_at": now + 3600})
+            self._run("claim_upkeep", claim)
+            rows = self._run("claim", claim | {"limit": batch, "lease_end": int(now) + 300})
+            self.connection.execute("COMMIT")
+
     def replay(self, count: int) -> None:
         last: object = 0
         for _ in range(count // 1000):

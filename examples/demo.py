@@ -1,6 +1,6 @@
 """A shop in one file: the story that `make demo` tells.
 
-Each part prints what happens and asserts that it did; the last one is followed by the queue's own numbers.
+Each part prints what happens and asserts that it did. The last one brings all of it into tables, on Spark.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import brant
+from brant import pipeline
 
 WORKER_THAT_HANGS = """
 import sys, time
@@ -104,10 +106,57 @@ async def a_schedule_fires_and_a_listener_hears(db: brant.Database) -> None:
     assert notification.payload == {"report": "daily"}
 
 
+PROJECT = """
+[pipeline]
+database = "shop.db"
+
+[silver.orders]
+topic = "orders"
+schema = "order BIGINT"
+key = "order"
+
+[gold.orders_per_day]
+sources = ["silver.orders"]
+sql = "SELECT date, count(*) AS orders FROM silver.orders GROUP BY date"
+"""
+JOBS = "SELECT queue, enqueued, completed, retries, dead, success_rate FROM gold.queues ORDER BY queue"
+
+
+def events_and_jobs_become_tables(folder: Path) -> None:
+    title("6. The pipeline: events and jobs land in bronze, silver and gold, each once.")
+    if find_spec("pyspark") is None:
+        say("left out: it needs Spark, which pip install 'brant[spark]' brings")
+        return
+    (folder / "brant-pipeline.toml").write_text(PROJECT)
+    project = pipeline.load_project(str(folder / "brant-pipeline.toml"))
+    spark = pipeline.session("brant demo")
+    try:
+        pipeline.run(spark, project)
+        for query in pipeline.status(project).queries:
+            say(f"{query.query}: up to batch {query.batch}, {query.lag} events behind")
+        orders = pipeline.sql(spark, project, "SELECT sum(orders) AS n FROM gold.orders_per_day").collect()[0]["n"]
+        say(f"orders in silver and gold: {orders}")
+        assert orders == 5
+        print_table(pipeline.sql(spark, project, JOBS).toArrow().to_pylist())
+    finally:
+        spark.stop()
+    page = Path(tempfile.mkdtemp(prefix="brant-demo-")) / "report.html"
+    say(f"report: {pipeline.report(project, str(page))}")
+
+
+def print_table(rows: list[dict[str, object]]) -> None:
+    grid = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    for line in grid:
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, brant.open(Path(folder) / "shop.db") as db:
         print(f"Brant {brant.__version__}: everything below is in one SQLite file.")
         emails = db.queue("emails", visibility_timeout_s=1)
+        for queue in ("emails", "reports"):
+            db.queue(queue).record_events()
         an_order_and_its_email_commit_together(db, emails)
         a_rollback_drops_both(db, emails)
         a_killed_worker_loses_nothing(db, emails)
@@ -117,6 +166,7 @@ def main() -> None:
         for stats in db.list_queues():
             say(f"queue {stats.queue}: {stats.pending} pending, {stats.processing} processing, {stats.dead} dead")
         say(f"health: {'ok' if db.health().ok else db.health().problems}")
+        events_and_jobs_become_tables(Path(folder))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import brant
+from brant.limit import Limit
 
 ODD_TEXTS = ["", "plain", "é 漢 🦆", "a\0b", "line\nline\r\n\u2028\u0085\t", '"\\', "\x7f\u200b"]
 NOT_UTF8 = b'"\xff\xc3\xed\xa0\x80 \0"'
@@ -47,7 +48,13 @@ def _fill_queues(db: brant.Database) -> None:
     assert fourth.state == "processing"
     work.enqueue("once", unique_key="key é")
     work.enqueue("once a day", unique_key="key", unique_for=86_400.5)
+    limited = db.queue("limited")
+    limited.set_limit(Limit(max_running=5, max_starts=7, per_s=0.5))
+    limited.enqueue_many([1, 2, 3], limit=Limit("kéy", max_running=1, max_starts=2, per_s=60))
+    limited.claim_batch("w", 3)
     db.queue("paused").pause()
+    with db.batch(then=("follows", {"é": 1}), note="é 漢") as batch:
+        odd.enqueue("in a batch", batch=batch)
 
 
 def add_foreign_rows(path: Path) -> None:

@@ -398,7 +398,7 @@ def test_crontab_refuses_intervals(expr: str) -> None:
     with pytest.raises(InvalidValue) as refusal:
         crontab(expr)
     assert repr(expr) in str(refusal.value)
-    assert "every_s" in str(refusal.value)
+    assert "every()" in str(refusal.value)
 
 
 # --- daylight saving -----------------------------------------------------------------------------

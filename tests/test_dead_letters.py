@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ def queue(timed: brant.Database) -> brant.Queue:
     return timed.queue("q")
 
 
-def bury(queue: brant.Queue, *payloads: object, **options: int) -> list[int]:
+def bury(queue: brant.Queue, *payloads: object, **options: Any) -> list[int]:
     ids = queue.enqueue_many(payloads, **options)
     for job in queue.claim_batch("w", len(ids)):
         job.fail(f"no {job.payload}")

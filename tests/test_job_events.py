@@ -55,6 +55,31 @@ def test_the_life_of_a_job(queue: brant.Queue, clock: FakeClock) -> None:
     ]
 
 
+def test_a_job_that_calls_a_task_tells_its_name_and_no_more(queue: brant.Queue) -> None:
+    queue.enqueue({"__honker_task__": {"task": "mail.send", "args": ["secret"], "kwargs": {}}})
+    claimed(queue).ack()
+    told = events(queue)
+    assert [event.get("task") for event in told] == ["mail.send", "mail.send", None]
+    assert "secret" not in str(told)
+
+
+@pytest.mark.parametrize("payload", ["__honker_task__", {"__honker_task__": 1}, {"__honker_task__": {"task": 1}}])
+def test_a_payload_that_only_looks_like_a_call_has_no_task(queue: brant.Queue, payload: object) -> None:
+    queue.enqueue_many([payload])
+    assert "task" not in events(queue)[0]
+
+
+def test_a_job_that_is_put_off_tells_until_when(queue: brant.Queue, clock: FakeClock) -> None:
+    queue.enqueue(1, delay=30)
+    clock.advance(30)
+    claimed(queue).retry(60, "later")
+    assert [(event["event"], event.get("run_at")) for event in events(queue)] == [
+        ("enqueued", 1_700_000_030),
+        ("claimed", None),
+        ("retried", 1_700_000_090),
+    ]
+
+
 def expire(queue: brant.Queue) -> None:
     queue.enqueue(1, expires=0)
     queue.sweep_expired()

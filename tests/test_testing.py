@@ -116,6 +116,11 @@ def test_drain_gives_up_on_a_queue_that_never_empties(queue: brant.Queue) -> Non
         drain(queue, lambda job: queue.enqueue(job.payload + 1), limit=5)
 
 
+def test_drain_of_exactly_as_many_jobs_as_the_limit_is_no_failure(queue: brant.Queue) -> None:
+    queue.enqueue_many(range(5))
+    assert drain(queue, lambda job: None, limit=5) == 5
+
+
 # Assertions
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import brant
 from brant import tasks
-from brant.errors import InvalidValue
+from brant.errors import InvalidValue, TransactionError
 from brant.outcomes import Cancel, Dead, Retry, Snooze
 from brant.testing import FakeClock, assert_enqueued, drain_tasks, pending_payloads, run_inline
 from brant.worker import current_task
@@ -169,6 +171,45 @@ def test_inline_the_context_is_there(queue: brant.Queue) -> None:
 
 
 @pytest.mark.usefixtures("inline")
+def test_inline_a_plain_function_that_hands_out_a_coroutine_is_awaited_as_by_a_worker(queue: brant.Queue) -> None:
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return current_task().attempt
+
+    @queue.task()
+    def hand_out() -> Any:
+        return answer()
+
+    assert hand_out().get() == 1
+
+
+@pytest.mark.usefixtures("inline")
+def test_inline_a_task_has_one_transaction_as_in_a_worker(queue: brant.Queue) -> None:
+    @queue.task()
+    def twice() -> None:
+        for _ in range(2):
+            with current_task().transaction() as tx:
+                tx.execute("CREATE TABLE IF NOT EXISTS mine (n)")
+
+    with pytest.raises(TransactionError, match="one only"):
+        twice()
+
+
+@pytest.mark.usefixtures("inline")
+def test_inline_a_failed_transaction_leaves_nothing_and_may_be_tried_again(queue: brant.Queue) -> None:
+    @queue.task()
+    def insist() -> list[dict[str, object]]:
+        for fails in (True, False):
+            with suppress(KeyError), current_task().transaction() as tx:
+                tx.execute("CREATE TABLE mine (n)")
+                if fails:
+                    raise KeyError
+        return queue.db.query("SELECT count(*) AS n FROM mine")
+
+    assert insist().get() == [{"n": 0}]
+
+
+@pytest.mark.usefixtures("inline")
 def test_inline_a_task_may_call_another(queue: brant.Queue) -> None:
     @queue.task()
     def inner(n: int) -> int:
@@ -293,6 +334,15 @@ def test_drain_gives_up_on_a_task_that_enqueues_itself(queue: brant.Queue) -> No
     again()
     with pytest.raises(AssertionError, match="enqueue itself"):
         drain_tasks(queue.db, limit=5)
+
+
+def test_drain_of_exactly_as_many_tasks_as_the_limit_is_no_failure(queue: brant.Queue) -> None:
+    @queue.task()
+    def note(n: int) -> None: ...
+
+    for n in range(5):
+        note(n)
+    assert drain_tasks(queue.db, limit=5) == {"success": 5}
 
 
 def test_drain_inside_a_loop_says_what_to_do(queue: brant.Queue) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from brant.channel import Listener, Notification
-    from brant.cron import CronSchedule, crontab, every_s
+    from brant.cron import CronSchedule, crontab, every, every_s
     from brant.database import Database, attach, open
     from brant.errors import (
         BrantError,
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "channel": ("Listener", "Notification"),
-    "cron": ("CronSchedule", "crontab", "every_s"),
+    "cron": ("CronSchedule", "crontab", "every", "every_s"),
     "database": ("Database", "attach", "open"),
     "errors": (
         "BrantError",
@@ -67,6 +67,7 @@ __all__ = [
     "Scheduler",
     "CronSchedule",
     "crontab",
+    "every",
     "every_s",
     "BrantError",
     "InvalidValue",

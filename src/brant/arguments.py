@@ -96,8 +96,37 @@ def moment(value: object, what: str) -> float | None:
     return seconds(value, what)
 
 
+class JsonText(str):
+    """A payload that is JSON text already: stored as it is, and not encoded once more."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> JsonText:
+        try:
+            _decode_strictly(text)
+        except RecursionError:
+            raise InvalidValue("the JSON is nested too deeply") from None
+        except ValueError as error:
+            raise InvalidValue(f"this is not JSON: {error}") from None
+        return str.__new__(cls, text)
+
+    @classmethod
+    def trusted(cls, text: str) -> JsonText:
+        """Without the check, for a text that has passed it before."""
+        return str.__new__(cls, text)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+_decode_strictly = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
 def encode(payload: object) -> str:
     """The payload as JSON text; TypeError for what JSON can't say."""
+    if type(payload) is JsonText:
+        return str(payload)
     try:
         return _encode(payload)
     except (TypeError, ValueError, RecursionError) as error:

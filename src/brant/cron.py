@@ -14,17 +14,13 @@ from bisect import bisect_left
 from datetime import date, datetime, time, timedelta, tzinfo
 
 from brant.errors import InvalidValue
+from brant.intervals import EVERY, Interval, is_interval, parse_digits, parse_expression, whole_seconds
 
-__all__ = ["CronSchedule", "crontab", "every_s"]
+__all__ = ["CronSchedule", "crontab", "every", "every_s"]
 
 _ONE_SECOND = timedelta(seconds=1)
 _ONE_DAY = timedelta(days=1)
 _DAY_S = 86_400
-_LONGEST_INTERVAL_S = 100 * 365 * _DAY_S
-_MAX_DIGITS = 10  # enough for the longest interval; int() itself fails on thousands of them
-
-_EVERY = "@every"
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": _DAY_S}
 _ALIASES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -82,16 +78,24 @@ class CronSchedule:
 
 def crontab(expr: str, tz: str | None = None) -> CronSchedule:
     """A schedule from 5 fields, from 6 fields of which the first is the second, or from an alias such as @daily."""
-    if _is_interval(expr.strip()):
-        raise InvalidValue(f"{expr!r} is an interval, not a crontab; use every_s(seconds)")
+    if is_interval(expr.strip()):
+        raise InvalidValue(f"{expr!r} is an interval, not a crontab; use every(), as in every('5m')")
     return CronSchedule(expr, tz)
+
+
+def every(interval: int | str | timedelta) -> CronSchedule:
+    """A schedule of an interval: whole seconds, a text with a unit (`"30s"`, `"5m"`, `"2h"`, `"1d"`), or a timedelta.
+
+    It fires that long after the fire before, or after it was added, whatever the clock shows.
+    """
+    return CronSchedule(f"{EVERY} {whole_seconds(interval)}s")
 
 
 def every_s(seconds: int) -> CronSchedule:
     """A schedule that fires `seconds` after the moment it's asked about, whatever the clock shows."""
     if isinstance(seconds, bool) or not isinstance(seconds, int):
         raise InvalidValue(f"seconds must be a whole number, not {seconds!r}")
-    return CronSchedule(f"{_EVERY} {seconds}s")
+    return CronSchedule(f"{EVERY} {seconds}s")
 
 
 class _Zone:
@@ -133,16 +137,6 @@ class _Zone:
     def first_shift(self, start: int, end: int) -> int:
         """The instant at which the clock is put forward or back, known to be after `start` and until `end`."""
         return start + bisect_left(range(start, end), True, key=lambda instant: self.shifts(start, instant))
-
-
-class _Interval:
-    """Fires a number of seconds later, not aligned to the clock."""
-
-    def __init__(self, seconds: int) -> None:
-        self._seconds = seconds
-
-    def next_after(self, after: int) -> int:
-        return after + self._seconds
 
 
 class _FixedTimes:
@@ -267,13 +261,13 @@ class _Field:
         return first, last
 
     def _parse_value(self, text: str) -> int:
-        value = self._words.get(text.upper(), _parse_digits(text))
+        value = self._words.get(text.upper(), parse_digits(text))
         if value is None or not self._low <= value <= self._high:
             raise InvalidValue(f"{self._name} {text!r} is not one of {self._allowed}")
         return value
 
     def _parse_step(self, text: str) -> int:
-        step = _parse_digits(text)
+        step = parse_digits(text)
         if not step:
             raise InvalidValue(f"{self._name} step {text!r} is not a whole number of 1 or more")
         return step
@@ -289,11 +283,11 @@ _FIELDS = (
 )
 
 
-def _parse_rule(expr: str, zone: _Zone) -> _Interval | _FixedTimes | _RunningTimes:
+def _parse_rule(expr: str, zone: _Zone) -> Interval | _FixedTimes | _RunningTimes:
     if not (expr.isascii() and expr.replace("\t", " ").isprintable()):
         raise InvalidValue("only printable ASCII, spaces and tabs are allowed")
-    if _is_interval(expr):
-        return _Interval(_parse_interval(expr[len(_EVERY) :].strip()))
+    if is_interval(expr):
+        return parse_expression(expr)
     fields = _resolve_alias(expr).split()
     if len(fields) not in (5, 6):
         raise InvalidValue(f"it has {len(fields)} fields; 5, or 6 with a leading second, are allowed")
@@ -303,28 +297,12 @@ def _parse_rule(expr: str, zone: _Zone) -> _Interval | _FixedTimes | _RunningTim
     return (_RunningTimes if is_running else _FixedTimes)(_WallTimes(fields), zone)
 
 
-def _is_interval(expr: str) -> bool:
-    return expr.lower().startswith(_EVERY)
-
-
-def _parse_interval(text: str) -> int:
-    seconds = (_parse_digits(text[:-1]) or 0) * _UNITS_S.get(text[-1:], 0)
-    if not 1 <= seconds <= _LONGEST_INTERVAL_S:
-        raise InvalidValue(f"{text!r} is not a number of 1 or more with a unit s, m, h or d, up to 100 years")
-    return seconds
-
-
 def _resolve_alias(expr: str) -> str:
     if not expr.startswith("@"):
         return expr
     if expr.lower() not in _ALIASES:
-        raise InvalidValue(f"it is none of {', '.join(_ALIASES)} and {_EVERY}")
+        raise InvalidValue(f"it is none of {', '.join(_ALIASES)} and {EVERY}")
     return _ALIASES[expr.lower()]
-
-
-def _parse_digits(text: str) -> int | None:
-    # int() alone would take '+5' and '1_0' too.
-    return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def _load_zone(name: str) -> tzinfo:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, Self
 
+    from brant.batch import Batch, BatchStatus, Then
     from brant.channel import Listener, UpdateEvents
     from brant.cron import CronSchedule
     from brant.decorators import MakesTask
@@ -43,6 +44,7 @@ _WATCHERS: dict[str | None, Literal["auto", "poll"]] = {
     "poll": "poll",
     "polling": "poll",
 }
+_NOT_GIVEN: Any = object()
 _OLD_WINDOW_S = 40 * 86_400  # no rate limit that anybody sets has a longer window
 
 
@@ -161,14 +163,17 @@ class Database:
         self._finalizer()
 
     def vacuum(self, *, compact: bool = False) -> int:
-        """Sweep what has expired: jobs, results, locks, old rate-limit windows; tells how many jobs and results.
+        """Sweep what has expired: jobs, results, batches, locks, old rate windows; tells how many of the first three.
 
         With `compact` the file is rewritten without its unused pages, which takes a while and blocks writers.
         """
         with self._storage.transaction() as session:
             swept = sum(session.sweep_expired(name) for name in session.queue_names()) + session.sweep_results()
+            swept += session.sweep_batches()
             session.sweep_locks()
             session.sweep_rate_limits(_OLD_WINDOW_S)
+            while session.forget_unused_limits():
+                pass
         if compact:
             self._storage.compact()
         return swept
@@ -215,19 +220,30 @@ class Database:
 
     # Queues
 
-    def queue(self, name: str, visibility_timeout_s: float | None = None, max_attempts: int | None = None) -> Queue:
-        """The queue of that name. Options are fixed by the first call that makes it; without any it is a look-up."""
+    def queue(
+        self,
+        name: str,
+        visibility_timeout_s: float | None = None,
+        max_attempts: int | None = None,
+        max_wait_s: float | None = _NOT_GIVEN,
+    ) -> Queue:
+        """The queue of that name. Options are fixed by the first call that makes it; without any it is a look-up.
+
+        When a due job has waited for more than `max_wait_s` seconds (300; None: never), every fourth claimed job is the
+        one that is due longest, so that endless work of a higher priority can't hold it up for ever.
+        """
         known = self._queues.get(queue_name(name))
-        given = visibility_timeout_s is not None or max_attempts is not None
+        given = visibility_timeout_s is not None or max_attempts is not None or max_wait_s is not _NOT_GIVEN
         options = (
             300 if visibility_timeout_s is None else visibility_timeout_s,
             3 if max_attempts is None else max_attempts,
+            300 if max_wait_s is _NOT_GIVEN else max_wait_s,
         )
         if known is not None:
-            if given and options != (known.visibility_timeout_s, known.max_attempts):
+            if given and options != (known.visibility_timeout_s, known.max_attempts, known.max_wait_s):
                 raise InvalidValue(
-                    f"the queue {name!r} is already opened with visibility_timeout_s={known.visibility_timeout_s} and "
-                    f"max_attempts={known.max_attempts}; pass the same, or none"
+                    f"the queue {name!r} is already opened with visibility_timeout_s={known.visibility_timeout_s}, "
+                    f"max_attempts={known.max_attempts} and max_wait_s={known.max_wait_s}; pass the same, or none"
                 )
             return known
         self._storage.require_open()
@@ -237,7 +253,7 @@ class Database:
             self._storage.retire_old_layout()
         self._queues.setdefault(name, Queue(self, name, *options))
         # Not the one just made: another thread may have been faster, with other options.
-        return self.queue(name, visibility_timeout_s, max_attempts)
+        return self.queue(name, visibility_timeout_s, max_attempts, max_wait_s)
 
     def queue_of_job(self, job_id: int) -> Queue | None:
         """The queue of a live or dead job, for whoever knows its id only."""
@@ -280,6 +296,45 @@ class Database:
         import socket
 
         return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(8).hex()}"
+
+    # Batches
+
+    def batch(
+        self, then: Then | None = None, note: object = None, *, keep_s: float = 7 * 86_400, tx: object | None = None
+    ) -> Batch:
+        """Jobs that are counted together: `with db.batch(then=report) as batch: send.enqueue(user, batch=batch)`.
+
+        When all of them have ended, `then` is enqueued: a task, which gets the keyword `batch`, a dict of the id, the
+        note and the counts; or (queue, payload), a dict that gets the same under "batch". See `brant.batch.Batch`.
+        """
+        from brant.batch import new_batch
+
+        return new_batch(self, then, note, keep_s, tx)
+
+    def get_batch(self, batch_id: int) -> Batch | None:
+        """The batch of that id, made in whatever process; None when there is none (any more)."""
+        from brant.batch import Batch
+
+        whole(batch_id, "batch_id")
+        with self._storage.reading() as session:
+            return None if session.get_batch(batch_id) is None else Batch(self, batch_id)
+
+    def batch_of_job(self, job_id: int) -> Batch | None:
+        """The batch that a job belongs to, or None."""
+        from brant.batch import Batch
+
+        whole(job_id, "job_id")
+        with self._storage.reading() as session:
+            batch_id = session.batch_of_job(job_id)
+        return None if batch_id is None else Batch(self, batch_id)
+
+    def batches(self, limit: int = 100) -> list[BatchStatus]:
+        """The latest batches and how they stand, the newest first."""
+        from brant.batch import status_of
+
+        limit = whole(limit, "limit", minimum=1)
+        with self._storage.reading() as session:
+            return [status_of(row) for row in session.list_batches(limit)]
 
     # Aliases
 

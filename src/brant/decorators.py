@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
     from brant.cron import CronSchedule
+    from brant.limit import Limit
     from brant.queue import Queue
     from brant.schedule import MissedFires
     from brant.tasks import Task
@@ -55,6 +56,7 @@ class TaskVerbs:
         result_ttl_s: float = 3600,
         unique_key: str | Callable[..., str] | None = None,
         unique_for_s: float | None = None,
+        limit: Limit | Callable[..., Limit] | None = None,
     ) -> MakesTask: ...
 
     def task(self, name: Any = None, **options: Any) -> Any:  # noqa: F811
@@ -62,7 +64,8 @@ class TaskVerbs:
 
         `retries` is the number of attempts in all (default: the queue's); between them are `retry_delay_s` seconds,
         times `retry_backoff` for each further one, spread by `retry_jitter`. `timeout_s` ends an async function; a
-        plain one is asked to (`current_task().cancelled`) and counts as timed out when it ends.
+        plain one is asked to (`current_task().cancelled`) and counts as timed out when it ends. `limit` holds for the
+        task's jobs of all processes; or it is a function that makes one of the arguments of each call.
         """
         from brant.tasks import make_task
 

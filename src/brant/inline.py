@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import itertools
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from typing import Any, TypeVar, cast
 
 from brant import tasks
 from brant.arguments import decode, encode
+from brant.batch import Batch
 from brant.errors import TaskFailed
+from brant.inline_batch import InlineBatch, inline_members
 from brant.job import Job
 from brant.outcomes import Dead, Outcome, Retry, outcome_of
 from brant.storage.base import JobRow
@@ -35,8 +38,8 @@ def run_inline(*, raises: bool = True) -> Iterator[None]:
     `raises=False`, is a TaskFailed of `.get()` as with a worker. Holds for all threads of the process.
     """
 
-    def run(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskResult[Any]:
-        return _run(task, args, kwargs, raises)
+    def run(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], batch: object) -> TaskResult[Any]:
+        return _run(task, args, kwargs, raises, batch)
 
     previous, tasks.run_instead = tasks.run_instead, run
     try:
@@ -64,11 +67,17 @@ class InlineResult(TaskResult[R]):
         return self.get(timeout)
 
 
-def _run(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], raises: bool) -> InlineResult[Any]:
+def _run(
+    task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], raises: bool, batch: object
+) -> InlineResult[Any]:
+    members = None if batch is None else inline_members(batch)
     payload = encode(tasks.envelope(task.name, args, kwargs))
     call = decode(payload)[tasks.ENVELOPE]  # what a worker would read: a tuple has become a list
     context = _InlineContext(_unstored_job(task, payload), task.name, task.spec.timeout_s)
+    context.members = members
     outcome = _outcome(context, task, call["args"], call["kwargs"], raises)
+    if members is not None:
+        members.count(outcome)
     if task.spec.store_result and not isinstance(outcome, Outcome):
         outcome = decode(encode(outcome))
     return InlineResult(context.job_id, task.queue, task.spec.store_result, outcome)
@@ -89,15 +98,16 @@ def _outcome(
 def _called(context: TaskContext, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> object:
     variables = contextvars.copy_context()
     variables.run(enter, context)
-    if not task.spec.is_async:
-        return variables.run(task.fn, *args, **kwargs)
+    answer = variables.run(task.fn, *args, **kwargs)
+    if not inspect.isawaitable(answer):
+        return answer
     # In a thread of its own, since the caller's may have an event loop that runs already.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(variables.run, asyncio.run, _awaited(task, args, kwargs)).result()
+        return thread.submit(variables.run, asyncio.run, _awaited(answer)).result()
 
 
-async def _awaited(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> object:
-    return await task.fn(*args, **kwargs)
+async def _awaited(answer: Awaitable[object]) -> object:
+    return await answer
 
 
 def _unstored_job(task: Task[..., Any], payload: str) -> Job:
@@ -116,16 +126,22 @@ def _unstored_job(task: Task[..., Any], payload: str) -> Job:
         created_at=now,
         expires_at=None,
     )
-    return Job(task.queue, row, None)
+    return _UnstoredJob(task.queue, row, None)
 
 
 class _InlineContext(TaskContext):
-    """Of a job that is in no database: nothing to renew, nothing to ack."""
+    members: InlineBatch | None
+
+    @property
+    def batch(self) -> Batch | None:
+        return self.members
+
+
+class _UnstoredJob(Job):
+    """A job that is in no database: nothing to renew, nothing to ack."""
 
     def heartbeat(self, extend_s: float | None = None) -> bool:  # noqa: ARG002, nobody else can claim it
         return True
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        with self.job.queue.db.transaction() as tx:
-            yield tx
+    def transaction(self) -> Transaction:
+        return self.queue.db.transaction()

@@ -7,6 +7,7 @@ from typing import Any
 
 from brant.job import message_payload, message_text
 from brant.storage.base import DeadRow
+from brant.storage.messages import QueueCounts
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,20 @@ class QueueStats:
     oldest_age: float | None
     next_run_at: float | None
     paused: bool
+
+    @classmethod
+    def of(cls, queue: str, counts: QueueCounts, now: float) -> QueueStats:
+        oldest = counts.oldest_due_at
+        return cls(
+            queue=queue,
+            pending=counts.pending,
+            delayed=counts.delayed,
+            processing=counts.processing,
+            dead=counts.dead,
+            oldest_age=None if oldest is None else max(0.0, now - oldest),
+            next_run_at=counts.next_run_at,
+            paused=bool(counts.paused),
+        )
 
     @property
     def claimed(self) -> int:

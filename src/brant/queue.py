@@ -8,34 +8,50 @@ from brant.arguments import encode, moment, seconds, storable, text_id, whole
 from brant.decorators import TaskVerbs
 from brant.errors import InvalidValue
 from brant.job import Job
+from brant.limit import LimitVerbs, limit_of_jobs
 from brant.result import ResultVerbs
 from brant.shell import ShellVerbs
 from brant.transaction import writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from typing import Any
 
+    from brant.batch import Batch
     from brant.claims import Claims
     from brant.database import Database
     from brant.inspection import AttemptError, DeadJob, QueueStats
+    from brant.limit import Limit
+    from brant.storage.session import Session
 
 _PAGE = 1000
+# Of so many claimed jobs, one is the one that is due longest, if it has waited for too long.
+_TURN = 4
 
 
-class Queue(ResultVerbs, ShellVerbs, TaskVerbs):
+class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
     """A named queue of a Database; make one with `db.queue(name)`.
 
     At least once: a job whose worker dies is claimed again when its lease runs out, until its attempts are used up.
     Every writing call takes `tx=`, a Brant transaction or the caller's own connection, and then commits with it.
     """
 
-    def __init__(self, db: Database, name: str, visibility_timeout_s: float = 300, max_attempts: int = 3) -> None:
+    def __init__(
+        self,
+        db: Database,
+        name: str,
+        visibility_timeout_s: float = 300,
+        max_attempts: int = 3,
+        max_wait_s: float | None = 300,
+    ) -> None:
         self.db = db
         self.name = name
         self.visibility_timeout_s = seconds(visibility_timeout_s, "visibility_timeout_s", minimum=0)
         self.max_attempts = whole(max_attempts, "max_attempts", minimum=1)
+        self.max_wait_s = None if max_wait_s is None else seconds(max_wait_s, "max_wait_s", minimum=0)
+        self._claimed = 0
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
@@ -57,12 +73,15 @@ class Queue(ResultVerbs, ShellVerbs, TaskVerbs):
         *,
         unique_key: str | None = None,
         unique_for: float | None = None,
+        limit: Limit | None = None,
+        batch: Batch | int | None = None,
     ) -> int:
         """Add a job with a JSON payload; gives its id.
 
         `delay` (seconds) or `run_at` holds it back, `expires` (seconds) makes it a dead letter if it was not started
         by then, a higher `priority` goes first. With `unique_key`, a job of that key that is still live, or that was
-        enqueued less than `unique_for` seconds ago, is answered with instead: its id, and nothing is added.
+        enqueued less than `unique_for` seconds ago, is answered with instead: its id, and nothing is added. `limit`
+        says how many jobs of its key may run at once, or start in a span of time. `batch` counts it among others.
         """
         text = encode(payload)
         if unique_for is not None and unique_key is None:
@@ -71,8 +90,15 @@ class Queue(ResultVerbs, ShellVerbs, TaskVerbs):
         if unique_key is not None:
             options["unique_key"] = text_id(unique_key, "unique_key")
             options["unique_for"] = None if unique_for is None else seconds(unique_for, "unique_for", above=0)
-        with writing(self.db._storage, tx) as session:
-            return session.enqueue(self.name, text, **options)
+        if limit is not None:
+            options["limit"] = limit_of_jobs(limit)
+        if batch is None:
+            with writing(self.db._storage, tx) as session:
+                return session.enqueue(self.name, text, **options)
+        with self._adding_to(batch, tx) as (session, members):
+            job_id = session.enqueue(self.name, text, **options)
+            members.add(session, [job_id])
+        return job_id
 
     def enqueue_many(
         self,
@@ -83,14 +109,36 @@ class Queue(ResultVerbs, ShellVerbs, TaskVerbs):
         priority: int = 0,
         expires: float | None = None,
         max_attempts: int | None = None,
+        *,
+        expires_at: float | datetime | None = None,
+        limit: Limit | None = None,
+        batch: Batch | int | None = None,
     ) -> list[int]:
-        """Add many jobs in one transaction, all of them or none; gives their ids."""
+        """Add many jobs in one transaction, all of them or none; gives their ids.
+
+        `expires_at` is the moment itself where `expires` counts from now.
+        """
         texts = [encode(payload) for payload in payloads]
+        if expires is not None and expires_at is not None:
+            raise InvalidValue("pass expires or expires_at, not both")
         options = self._options(run_at, delay, priority, expires, max_attempts)
+        options["expires_at"] = moment(expires_at, "expires_at")
+        if limit is not None:
+            options["limit"] = limit_of_jobs(limit)
         if not texts:
             return []
-        with writing(self.db._storage, tx) as session:
-            return session.enqueue_many(self.name, texts, **options)
+        if batch is None:
+            with writing(self.db._storage, tx) as session:
+                return session.enqueue_many(self.name, texts, **options)
+        with self._adding_to(batch, tx) as (session, members):
+            ids = session.enqueue_many(self.name, texts, **options)
+            members.add(session, ids)
+        return ids
+
+    def _adding_to(self, batch: Batch | int, tx: object | None) -> AbstractContextManager[tuple[Session, Batch]]:
+        from brant.batch import adding
+
+        return adding(self.db, batch, tx)
 
     def _options(
         self,
@@ -133,8 +181,10 @@ class Queue(ResultVerbs, ShellVerbs, TaskVerbs):
         lease = self.visibility_timeout_s if lease_s is None else seconds(lease_s, "lease_s", minimum=0)
         if n <= 0:
             return []
+        overdue = 0 if self.max_wait_s is None else (self._claimed + n) // _TURN - self._claimed // _TURN
         with writing(self.db._storage, tx) as session:
-            claimed = session.claim(self.name, worker_id, n, lease)
+            claimed = session.claim(self.name, worker_id, n, lease, overdue=overdue, max_wait=self.max_wait_s or 0)
+        self._claimed += len(claimed)
         return [Job(self, row, last_error) for row, last_error in claimed]
 
     def due_in(self) -> float | None:

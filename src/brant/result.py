@@ -40,7 +40,7 @@ class ResultVerbs:
         """The job's answer as soon as there is one; TaskFailed when the job is dead, TimeoutError when time is over."""
         import asyncio
 
-        deadline = _Deadline(self.db, job_id, timeout)
+        deadline = Deadline(self.db, timeout, f"no result of job {job_id}")
         subscription = self.db._storage.subscribe()
         try:
             while not (answer := await asyncio.to_thread(self._answer, job_id)):
@@ -51,7 +51,7 @@ class ResultVerbs:
 
     def wait_result_sync(self, job_id: int, timeout: float | None = None) -> Any:
         """The same for a thread."""
-        deadline = _Deadline(self.db, job_id, timeout)
+        deadline = Deadline(self.db, timeout, f"no result of job {job_id}")
         subscription = self.db._storage.subscribe()
         try:
             while not (answer := self._answer(job_id)):
@@ -80,10 +80,12 @@ class ResultVerbs:
             return session.sweep_results()
 
 
-class _Deadline:
-    def __init__(self, db: Database, job_id: int, timeout: float | None) -> None:
+class Deadline:
+    """How long one more look may be waited for; `missing` says what was not there in time."""
+
+    def __init__(self, db: Database, timeout: float | None, missing: str) -> None:
         self._monotonic = db._storage.clock.monotonic
-        self._job_id = job_id
+        self._missing = missing
         self._timeout = timeout if timeout is None else seconds(timeout, "timeout")
         self._end = None if timeout is None else self._monotonic() + timeout
 
@@ -93,5 +95,5 @@ class _Deadline:
             return _SAFETY_POLL_S
         left = self._end - self._monotonic()
         if left <= 0:
-            raise TimeoutError(f"no result of job {self._job_id} within {self._timeout} s")
+            raise TimeoutError(f"{self._missing} within {self._timeout} s")
         return min(left, _SAFETY_POLL_S)

@@ -13,16 +13,9 @@ from brant.transaction import writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from brant.database import Database
     from brant.queue import Queue
-
-    class _Chosen(TypedDict):
-        after: int | None
-        before: int | None
-        message_id: int | None
-
+    from brant.storage.messages import Chosen
 
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 _PAGE = 1000
@@ -282,7 +275,7 @@ def checked_message(message: object, max_bytes: int) -> str:
     return encode(message)
 
 
-def _chosen(after: int | None, before: int | None, message_id: int | None) -> _Chosen:
+def _chosen(after: int | None, before: int | None, message_id: int | None) -> Chosen:
     if message_id is not None and (after is not None or before is not None):
         raise InvalidValue("message_id names one message and can't be combined with after or before")
     return {

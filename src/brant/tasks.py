@@ -7,21 +7,25 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from brant.arguments import seconds, whole
 from brant.cron import CronSchedule
 from brant.errors import InvalidValue
+from brant.limit import limit_of_task
+from brant.storage.jobs import TASK_ENVELOPE
 
 if TYPE_CHECKING:
+    from brant.limit import Limit
     from brant.queue import Queue
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ENVELOPE = "__honker_task__"
-_OPTIONS = frozenset({"tx", "run_at", "delay", "priority", "expires", "unique_key", "unique_for"})
+ENVELOPE = TASK_ENVELOPE
+_OPTIONS = frozenset({"tx", "run_at", "delay", "priority", "expires", "unique_key", "unique_for", "batch"})
+_BATCH = frozenset({"batch"})  # also what a batch's callback takes
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class TaskSpec:
     result_ttl_s: float = 3600
     unique_key: str | Callable[..., str] | None = None
     unique_for_s: float | None = None
+    limit: Limit | Callable[..., Limit] | None = None
 
     def __post_init__(self) -> None:
         if self.retries is not None:
@@ -53,6 +58,8 @@ class TaskSpec:
         for name in ("timeout_s", "expires_s", "unique_for_s"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name, above=0)
+        if self.limit is not None and not callable(self.limit):
+            limit_of_task(self.name, self.limit)
 
     def delay_after(self, attempt: int) -> float:
         """Seconds to wait after that many attempts: grows by the backoff, spread by the jitter, in whole seconds."""
@@ -60,7 +67,11 @@ class TaskSpec:
         spread = grown * random.uniform(1 - self.retry_jitter, 1 + self.retry_jitter)
         return spread if spread < 1 else round(spread)
 
-    @property
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.fn)
+
+    @cached_property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.fn) or inspect.iscoroutinefunction(
             getattr(self.fn, "__call__", None)  # noqa: B004, an object whose call is a coroutine
@@ -134,7 +145,7 @@ class Task(Generic[P, R]):
         self.spec = spec
         self.name = spec.name
         self.fn = spec.fn
-        taken = _OPTIONS & set(inspect.signature(spec.fn).parameters)
+        taken = (_OPTIONS - _BATCH) & set(spec.signature.parameters)
         if taken:
             raise InvalidValue(f"task {spec.name!r}: {', '.join(sorted(taken))} is an option of enqueue(); rename it")
         update_wrapper(self, spec.fn)
@@ -147,16 +158,34 @@ class Task(Generic[P, R]):
         return self.fn(*args, **kwargs)
 
     def enqueue(self, *args: Any, **kwargs: Any) -> TaskResult[R]:
-        """As a call, with options: tx, delay, run_at, priority, expires, unique_key, unique_for."""
-        options = {name: kwargs.pop(name) for name in _OPTIONS & set(kwargs)}
+        """As a call, with options: tx, delay, run_at, priority, expires, unique_key, unique_for, batch."""
+        options = {name: kwargs.pop(name) for name in self._given_options(kwargs)}
         self._check_arguments(args, kwargs)
         if run_instead is not None:
-            return run_instead(self, args, kwargs)
-        job_id = self.queue.enqueue(envelope(self.name, args, kwargs), **self._options(args, kwargs, options))
+            return run_instead(self, args, kwargs, options.get("batch"))
+        job_id = self.queue.enqueue(call_payload(self.name, args, kwargs), **self._options(args, kwargs, options))
         return TaskResult(job_id, self.queue, self.spec.store_result)
 
+    def _given_options(self, kwargs: dict[str, Any]) -> frozenset[str]:
+        options = _OPTIONS & set(kwargs)
+        if "batch" in options and "batch" in inspect.signature(self.fn).parameters:
+            from brant.batch import Batch
+
+            # The function has an argument of that name, as a batch's callback has: a Batch itself is the option.
+            return options if isinstance(kwargs["batch"], Batch) else options - _BATCH
+        return options
+
+    def check_takes_batch(self) -> None:
+        """Whether it can be a batch's callback, which is called with the keyword `batch` alone."""
+        try:
+            inspect.signature(self.fn).bind(batch={})
+        except TypeError as error:
+            raise InvalidValue(
+                f"then={self.name}: it is called with the keyword `batch` alone, a dict; take that ({error})"
+            ) from None
+
     def _check_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        inspect.signature(self.fn).bind(*args, **kwargs)  # TypeError now, rather than in a worker
+        self.spec.signature.bind(*args, **kwargs)  # TypeError now, rather than in a worker
 
     def _options(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         spec = self.spec
@@ -169,16 +198,30 @@ class Task(Generic[P, R]):
             key = spec.unique_key
             options["unique_key"] = key(*args, **kwargs) if callable(key) else key
             options["unique_for"] = spec.unique_for_s
+        if spec.limit is not None:
+            limit = spec.limit(*args, **kwargs) if callable(spec.limit) else spec.limit
+            options["limit"] = limit_of_task(spec.name, limit)
         return options | given
 
 
+# What an instrumentation puts into each call, beside its arguments: `brant.contrib.opentelemetry` sets it.
+add_to_call: Callable[[dict[str, Any]], None] | None = None
+
 # Set while `brant.testing.run_inline()` is on.
-run_instead: Callable[[Task[..., Any], tuple[Any, ...], dict[str, Any]], TaskResult[Any]] | None = None
+run_instead: Callable[[Task[..., Any], tuple[Any, ...], dict[str, Any], Any], TaskResult[Any]] | None = None
 
 
 def envelope(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """What a task's call looks like as a payload; Honker's workers read it too."""
     return {ENVELOPE: {"task": name, "args": list(args), "kwargs": kwargs}}
+
+
+def call_payload(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The payload of a call that is made here and now."""
+    payload = envelope(name, args, kwargs)
+    if add_to_call is not None:
+        add_to_call(payload[ENVELOPE])
+    return payload
 
 
 def default_name(fn: Callable[..., Any]) -> str:
@@ -205,6 +248,8 @@ def make_periodic(
     options: dict[str, Any],
 ) -> Task[P, R]:
     """A task without arguments that a schedule enqueues; registering it again at each start keeps its next fire."""
+    if options.get("limit") is not None:
+        raise InvalidValue("a periodic task takes no limit: let it call a task that has one, or use queue.set_limit()")
     task = make_task(queue, fn, name, {"store_result": False, **options})
     queue.db.scheduler().add(
         name=scheduler_name or task.name,

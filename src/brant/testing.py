@@ -82,6 +82,8 @@ def drain(queue: Queue, handler: Callable[[Job], Any], *, limit: int = 10_000) -
             job.retry(0, "raised in drain()")
             raise
         job.ack()
+    if queue.due_in() != 0:
+        return limit
     raise AssertionError(f"{queue!r} was not empty after {limit} jobs: does the handler enqueue to its own queue?")
 
 
@@ -98,7 +100,7 @@ def drain_tasks(db: Database, *queues: str, limit: int = 10_000) -> dict[str, in
         raise InvalidValue("no tasks to drain: import the module that has them, or name the queues")
     outcomes = _Outcomes(limit)
     asyncio.run(_drain_in_turns(db, queues, outcomes))
-    if outcomes.total() >= limit:
+    if outcomes.total() >= limit and any(db.queue(name).due_in() == 0 for name in queues or _queues_with_tasks(db)):
         raise AssertionError(f"the queues were not empty after {limit} tasks: does a task enqueue itself?")
     return dict(outcomes.counts)
 

@@ -191,3 +191,29 @@ def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(brant_command: Run
     assert brant_command("read", "q").stdout == "x\n"
     again = brant_command("resume", "q")
     assert (again.returncode, again.stderr) == (0, "q was not paused\n")
+
+
+# batches
+
+
+def test_batches_are_shown_with_their_counts(brant_command: Run, store: brant.Database) -> None:
+    queue = store.queue("q")
+    with store.batch(note="first") as settled:
+        queue.enqueue(1, batch=settled)
+    assert brant_command("read", "q").returncode == 0
+    waiting = store.batch(then=("done", None))
+    queue.enqueue_many([1, 2], batch=waiting)
+    lines = brant_command("batches").stdout.splitlines()
+    assert sorted(lines) == sorted(
+        [f"{settled.id}: settled, 1 total, 1 succeeded", f"{waiting.id}: open, 2 total, 2 pending"]
+    )
+    shown = {found["id"]: found for found in objects(brant_command("batches", "--json").stdout)}
+    assert shown[settled.id]["note"] == "first"
+    assert shown[waiting.id]["counts"] == {"total": 2, "succeeded": 0, "dead": 0, "cancelled": 0, "pending": 2}
+    assert len(brant_command("batches", "--limit", "1").stdout.splitlines()) == 1
+
+
+def test_without_batches_there_is_nothing_to_show(brant_command: Run, store: brant.Database) -> None:
+    store.queue("q").write("x")
+    told = brant_command("batches")
+    assert (told.returncode, told.stdout) == (2, "")

@@ -9,13 +9,14 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import brant
 from brant.testing import FakeClock
 from tests.cli.conftest import COMMAND, Run, clean_environment
-from tests.cli.processes import running
+from tests.cli.processes import Running, running
 from tests.waiting import PATIENCE_S, in_thread
 
 LONG_AGO = 1_700_000_000
@@ -57,8 +58,14 @@ def test_json_has_everything(db: brant.Database, brant_command: Run) -> None:
         "delayed": 1,
         "processing": 1,
         "dead": 1,
-        "change_per_s": None,
+        "enqueued_per_s": None,
+        "finished_per_s": None,
+        "rates_are_exact": None,
     }
+    (running,) = look["running"]
+    assert 290 < running.pop("lease_left_s") <= 301
+    assert running.pop("job_id") > 1_700_000_000_000_000
+    assert running == {"worker": "w", "queue": "emails", "task": None, "attempt": 1, "max_attempts": 3}
     assert (reports["queue"], reports["paused"], reports["pending"]) == ("reports", True, 1)
     (nightly,) = look["schedules"]
     assert (nightly["schedule"], nightly["queue"], nightly["error"]) == ("nightly", "reports", None)
@@ -71,33 +78,37 @@ def test_the_tables_say_the_same_to_people(db: brant.Database, brant_command: Ru
     done = brant_command("top", "--once")
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert rows[0][1:] == ["queues:", "2", "streams:", "1"]
-    assert rows[2] == ["QUEUE", "PENDING", "DELAYED", "RUNNING", "DEAD", "OLDEST", "NET/S"]
+    assert rows[0][1:] == ["queues:", "2", "running:", "1", "streams:", "1"]
+    assert rows[2] == ["QUEUE", "PENDING", "DELAYED", "RUNNING", "DEAD", "OLDEST", "IN/S", "OUT/S"]
     assert rows[3][:5] == ["emails", "4", "1", "1", "1"]
     assert rows[4][:3] == ["reports", "(paused)", "1"]
-    assert rows[6] == ["SCHEDULE", "QUEUE", "NEXT"]
-    assert rows[7] == ["nightly", "reports", "in", "1", "h"]
-    assert rows[9] == ["STREAM", "CONSUMER", "HEAD", "LAG"]
-    assert rows[10] == ["orders", "billing", "3", "2"]
+    assert rows[6] == ["WORKER", "QUEUE", "TASK", "TRY", "LEASE"]
+    assert (rows[7][:3], rows[7][4:]) == (["w", "emails", "job"], ["1/3", "4", "min"])
+    assert rows[9] == ["SCHEDULE", "QUEUE", "NEXT"]
+    assert rows[10] == ["nightly", "reports", "in", "1", "h"]
+    assert rows[12] == ["STREAM", "CONSUMER", "HEAD", "LAG"]
+    assert rows[13] == ["orders", "billing", "3", "2"]
 
 
 def test_no_line_is_wider_than_a_terminal(tmp_path: Path, brant_command: Run) -> None:
     with brant.open(tmp_path / ".brant.db", clock=FakeClock(LONG_AGO)) as db:
         name = "n" * 100
-        db.queue(name).enqueue_many(range(1000))
+        db.queue(name).enqueue_many([{"__honker_task__": {"task": name}}] * 1000)
+        db.queue(name).claim_batch(name, 21, 10**9)
         db.queue(name).pause()
         db.scheduler().add(name=name, queue=name, schedule="@every 2h")
         db.stream(name).publish(1)
         db.stream(name).save_offset(name, 1)
     lines = brant_command("top", "--once").stdout.splitlines()
     assert max(map(len, lines)) == 80
-    assert sum("…" in line for line in lines) == 3
+    assert sum("…" in line for line in lines) == 1 + 20 + 1 + 1
+    assert "and 1 more" in lines
 
 
 def test_an_empty_database_is_no_error(brant_command: Run) -> None:
     done = brant_command("top", "--once")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split()[1:] == ["queues:", "0", "streams:", "0"]
+    assert done.stdout.split()[1:] == ["queues:", "0", "running:", "0", "streams:", "0"]
 
 
 def test_a_stream_that_nobody_reads_and_a_schedule_that_is_off(db: brant.Database, brant_command: Run) -> None:
@@ -109,22 +120,42 @@ def test_a_stream_that_nobody_reads_and_a_schedule_that_is_off(db: brant.Databas
     assert done.stdout.splitlines()[-2].split() == ["orders", "-", "1", "-"]
 
 
-def test_it_looks_again_until_it_is_stopped_and_tells_how_queues_grow(tmp_path: Path, db: brant.Database) -> None:
-    db.queue("emails").enqueue(0)
+class Looks:
+    """The looks of a running `top`, of the queue `emails`."""
+
+    def __init__(self, top: Running) -> None:
+        self._top = top
+
+    def next(self) -> dict[str, Any]:
+        look: dict[str, Any] = json.loads(self._top.line())["queues"][0]
+        return look
+
+    def until(self, **facts: object) -> list[dict[str, Any]]:
+        """All up to the first that has these numbers."""
+        seen = [self.next()]
+        while not seen[-1].items() >= facts.items():
+            seen.append(self.next())
+        return seen
+
+
+def came_and_went(looks: list[dict[str, Any]]) -> tuple[bool, bool]:
+    return any(look["enqueued_per_s"] > 0 for look in looks), any(look["finished_per_s"] > 0 for look in looks)
+
+
+def test_it_looks_again_until_it_is_stopped_and_tells_what_came_and_what_went(
+    tmp_path: Path, db: brant.Database
+) -> None:
+    emails = db.queue("emails")
+    emails.enqueue(0)
     with running(tmp_path, "top", "--interval", "0.05", "--json") as top:
-        assert json.loads(top.line())["queues"][0]["change_per_s"] is None
-        db.queue("emails").enqueue_many(range(10))
-        seen = json.loads(top.line())["queues"][0]
-        while seen["pending"] == 1:
-            seen = json.loads(top.line())["queues"][0]
-        assert seen["change_per_s"] > 0
-        for job in db.queue("emails").claim_batch("w", 11):
-            job.ack()
-        while seen["pending"] or seen["processing"]:
-            before, seen = seen, json.loads(top.line())["queues"][0]
-            assert (seen["change_per_s"] < 0) == (
-                seen["pending"] + seen["processing"] < before["pending"] + before["processing"]
-            )
+        looks = Looks(top)
+        assert looks.next()["enqueued_per_s"] is None
+        emails.enqueue_many(range(10))
+        assert came_and_went(looks.until(pending=11)) == (True, False)
+        jobs = emails.claim_batch("w", 11)
+        assert came_and_went(looks.until(processing=11)) == (False, False)
+        emails.ack_batch([job.id for job in jobs], "w")
+        assert came_and_went(looks.until(processing=0)) == (False, True)
         assert top.stopped_by(signal.SIGTERM) == 0
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from brant.storage.base import JobRow, Storage
 from brant.storage.jobs import Claimable
+from brant.storage.limits import LimitRow
 from brant.storage.session import Session
 from brant.testing import FakeClock
 
@@ -212,13 +213,14 @@ def test_a_paused_queue_hands_out_nothing_and_still_frees_lapsed_leases(session:
     assert job.state == "pending"
 
 
-def test_upkeep_tells_whether_the_queue_is_paused_and_whether_it_records_events(storage: Storage) -> None:
+def test_upkeep_tells_whether_the_queue_is_paused_records_events_and_has_limits(storage: Storage) -> None:
     with storage.transaction() as session:
         params = session.times() | {"queue": "q"}
-        assert session.upkeep(params) == (False, False)
+        assert session.upkeep(params) == (False, False, False)
         session.pause_queue("q", True)
         session.record_queue_events("q", True)
-        assert session.upkeep(params) == (True, True)
+        session.set_limit("q", LimitRow("", 1, None, None))
+        assert session.upkeep(params) == (True, True, True)
 
 
 # Expiry

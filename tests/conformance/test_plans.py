@@ -15,12 +15,22 @@ from brant.storage.transfer import TABLES
 from brant.testing import FakeClock
 from tests.conformance.conftest import Backend
 
-LARGE_TABLES = re.compile(r"\b(_honker_(live|dead|stream|notifications)|_brant_attempts)\b")
+LARGE_TABLES = re.compile(
+    r"\b(_honker_(live|dead|stream|notifications)|_brant_(attempts|batch_jobs|limits|limited|starts))\b"
+)
 LISTS_ALL_QUEUES = {"queue_names", "queue_names_with_dead"}
 FOR_HEALTH = {"abandoned_leases", "schedules_without_consumers"}
 WHOLE_TABLES = [f"dump_{table}" for table in TABLES]
 FOR_DUMPS = {"row_counts", *WHOLE_TABLES}
-ONCE_IN_A_WHILE = {"prune_notifications", "rescue_old_pending", "rescue_old_processing", *FOR_HEALTH, *FOR_DUMPS}
+FIRST_ROW = {"any_batch_job"}
+ONCE_IN_A_WHILE = {
+    "prune_notifications",
+    "rescue_old_pending",
+    "rescue_old_processing",
+    *FOR_HEALTH,
+    *FOR_DUMPS,
+    *FIRST_ROW,
+}
 CHECKED = sorted(name for name, sql in STATEMENTS.items() if LARGE_TABLES.search(sql) and name not in ONCE_IN_A_WHILE)
 
 # A JSON argument, the rows of a recursion, a subquery of a few rows, and small tables of which all rows are wanted.
@@ -33,9 +43,13 @@ INDEXES: dict[str, set[str]] = {
     "ack": {BY_ID},
     "ack_many": {BY_ID},
     "attempt_errors": {"_brant_attempts_job"},
+    "arrivals": {BY_ID},
     "bury": {BY_ID},
+    "best_held_back": {"_brant_limited_held_back"},
     "cancel": {BY_ID},
+    "candidates": {BY_ID, "_brant_live_ready"},
     "claim": {BY_ID, "_brant_live_ready", "_brant_attempts_job"},
+    "claim_ids": {BY_ID, "_brant_attempts_job"},
     "claim_upkeep": {"_honker_live_processing_deadline", "_brant_live_exhausted", "_brant_live_expiring"},
     "claimable": {
         "_brant_live_ready",
@@ -46,13 +60,18 @@ INDEXES: dict[str, set[str]] = {
     "exhausted_jobs": {"_brant_live_exhausted"},
     "expired_jobs": {"_brant_live_expiring"},
     "extend": {BY_ID},
+    "forget_unused_limits": {"_brant_limits_idle"},
     "get_dead": {BY_ID},
     "get_job": {BY_ID},
     "lapsed_jobs": {"_honker_live_processing_deadline"},
     "last_notification": {"_honker_notifications_recent"},
+    "let_go": {BY_ID},
+    "limited_claimable": {"_brant_limits_waking", "_brant_live_expiring", "_honker_live_processing_deadline"},
     "list_dead": {"_brant_dead_queue"},
+    "longest_held_back": {"_brant_limited_oldest"},
     "move": {BY_ID, "_brant_live_ready"},
     "next_claim_at": {"_honker_live_pending_deadline", "_honker_live_processing_deadline"},
+    "overdue_candidates": {BY_ID, "_honker_live_pending_deadline"},
     "owned_job": {BY_ID},
     "peek": {"_brant_live_ready"},
     "prune_stream": {"_honker_stream_topic"},
@@ -62,10 +81,15 @@ INDEXES: dict[str, set[str]] = {
     "release": {BY_ID},
     "reschedule": {BY_ID},
     "revive": {BY_ID},
+    "running_jobs": {"_honker_live_processing_deadline"},
+    "running_of_key": {BY_ID, "_brant_limited_key"},
+    "running_of_queue": {"_honker_live_processing_deadline"},
     "stream_head": {"_honker_stream_topic"},
     "take": {BY_ID, "_brant_live_ready"},
     "topics": {"_honker_stream_topic"},
     "unique_holder": {BY_ID},
+    "wake_key_if_needed": {"_brant_limited_held_back"},
+    "woken_keys": {"_brant_limits_waking"},
 }
 
 
@@ -130,7 +154,22 @@ def test_a_hot_statement_uses_the_index_made_for_it(connection: sqlite3.Connecti
 
 @pytest.mark.guarantee("G7")
 @pytest.mark.parametrize(
-    "name", ["claim", "claim_upkeep", "claimable", "take", "peek", "move", "read_stream", "list_dead", *WHOLE_TABLES]
+    "name",
+    [
+        "claim",
+        "claim_upkeep",
+        "claimable",
+        "candidates",
+        "overdue_candidates",
+        "best_held_back",
+        "longest_held_back",
+        "take",
+        "peek",
+        "move",
+        "read_stream",
+        "list_dead",
+        *WHOLE_TABLES,
+    ],
 )
 def test_what_comes_in_order_is_not_sorted(connection: sqlite3.Connection, name: str) -> None:
     assert [step for step in plan(connection, STATEMENTS[name]) if "TEMP B-TREE" in step] == []

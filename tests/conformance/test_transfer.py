@@ -11,9 +11,16 @@ from brant.storage.transfer import NUMBERED_TABLES, TABLES
 
 NOW = 1_700_000_000
 # Of columns that do not take any number or text.
-LIMITED: dict[str, object] = {"paused": 1, "events": 0, "missed": "one", "state": "processing"}
+LIMITED: dict[str, object] = {
+    "paused": 1,
+    "events": 0,
+    "missed": "one",
+    "state": "processing",
+    "sealed": 1,
+    "settled": 0,
+}
 TEXTS = {"name", "alias", "target", "queue", "worker_id", "last_error", "error", "key", "value", "topic", "channel"}
-TEXTS |= {"payload", "cron_expr", "tz", "owner"}
+TEXTS |= {"payload", "cron_expr", "tz", "owner", "note", "then_queue", "then_payload", "then_path"}
 
 
 def a_row_of(table: str) -> dict[str, object]:

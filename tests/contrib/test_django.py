@@ -6,10 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Django 6 has tasks of its own. The package from before works with it too, and projects may stay with that.
+PACKAGE = "django_tasks"
+FLAVOURS = [name for name in ("django.tasks", PACKAGE) if find_spec(name) is not None]
 
 SETTINGS = """
 from pathlib import Path
@@ -28,6 +33,7 @@ TASKS = {
         "QUEUES": ["default", "reports"],
         "OPTIONS": {"retries": 2, "retry_delay_s": 0},
     },
+    "hasty": {"BACKEND": "brant.contrib.django.BrantBackend", "OPTIONS": {"expires_s": 60}},
     "nowhere": {"BACKEND": "brant.contrib.django.BrantBackend", "OPTIONS": {"database": "memory"}},
 }
 """
@@ -41,10 +47,7 @@ class Order(models.Model):
 """
 
 TASKS = """
-try:
-    from django.tasks import task
-except ImportError:
-    from django_tasks import task
+from FLAVOUR import task
 
 
 @task()
@@ -92,17 +95,21 @@ def tell(**facts):
 
 
 class Project:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, flavour: str, *, is_installed_app: bool = True) -> None:
         self.folder = folder
+        self.flavour = flavour
+        settings = SETTINGS
+        if flavour == PACKAGE and is_installed_app:
+            settings += 'INSTALLED_APPS += ["django_tasks"]\n'
         (folder / "shop").mkdir()
-        files = {"settings.py": SETTINGS, "shop/__init__.py": "", "shop/models.py": MODELS, "shop/tasks.py": TASKS}
+        files = {"settings.py": settings, "shop/__init__.py": "", "shop/models.py": MODELS, "shop/tasks.py": TASKS}
         files["worker.py"] = "from brant.contrib.django import worker_database\n\ndb = worker_database()\n"
         for name, text in files.items():
-            (folder / name).write_text(text, "utf-8")
+            (folder / name).write_text(text.replace("FLAVOUR", flavour), "utf-8")
 
     def run(self, program: str) -> dict[str, Any]:
         """What the program tells, as a process that has loaded the project."""
-        answer = json.loads(self._output([sys.executable, "-c", PRELUDE + program]))
+        answer = json.loads(self._output([sys.executable, "-c", PRELUDE + program.replace("FLAVOUR", self.flavour)]))
         assert isinstance(answer, dict)
         return answer
 
@@ -116,9 +123,14 @@ class Project:
         return done.stdout
 
 
+@pytest.fixture(params=FLAVOURS)
+def unmigrated(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
+    return Project(tmp_path, request.param)
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
+def project(unmigrated: Project) -> Project:
+    made = unmigrated
     made.run("""
 with connection.schema_editor() as editor:
     editor.create_model(Order)
@@ -152,8 +164,8 @@ tell(mailed=Order.objects.get(pk={sent["order"]}).mailed, value=result.return_va
     }
 
 
-def test_the_first_transaction_of_a_new_file_can_enqueue(tmp_path: Path) -> None:
-    seen = Project(tmp_path).run("""
+def test_the_first_transaction_of_a_new_file_can_enqueue(unmigrated: Project) -> None:
+    seen = unmigrated.run("""
 with transaction.atomic():
     connection.cursor().execute("CREATE TABLE mine (n)")
     result = tasks.mail.enqueue(1)
@@ -233,10 +245,7 @@ def test_an_answer_that_is_not_json_is_a_failure(project: Project) -> None:
 def test_signals_tell_of_the_start_and_the_one_end(project: Project) -> None:
     seen = project.run("""
 from asyncio import run
-try:
-    from django.tasks.signals import task_enqueued, task_finished, task_started
-except ImportError:
-    from django_tasks.signals import task_enqueued, task_finished, task_started
+from FLAVOUR.signals import task_enqueued, task_finished, task_started
 events = []
 def note(signal, task_result, **_):
     events.append([names[signal], task_result.status])
@@ -286,3 +295,56 @@ except Exception as error:
 """)
     assert seen["error"] == "ImproperlyConfigured"
     assert "'memory'" in seen["text"]
+
+
+@pytest.mark.skipif("django.tasks" in FLAVOURS, reason="there the tasks of Django itself are meant")
+def test_before_django_6_the_package_need_not_be_an_installed_app(tmp_path: Path) -> None:
+    seen = Project(tmp_path, PACKAGE, is_installed_app=False).run("tell(**told(tasks.mail.enqueue(1)))")
+    assert seen["status"] == "READY"
+
+
+def test_what_the_backend_raises_is_what_the_project_can_catch(project: Project) -> None:
+    seen = project.run("""
+from FLAVOUR import TaskResult
+from FLAVOUR.exceptions import TaskResultDoesNotExist
+try:
+    tasks.mail.get_result("7")
+except TaskResultDoesNotExist:
+    tell(is_result=isinstance(tasks.mail.enqueue(1), TaskResult))
+""")
+    assert seen == {"is_result": True}
+
+
+def test_the_option_expires_s_holds_for_each_job(project: Project) -> None:
+    seen = project.run("""
+result = tasks.mail.using(backend="hasty").enqueue(1)
+row = database().queue("default").get_job(int(result.id))
+tell(expires_after=row["expires_at"] - row["created_at"])
+""")
+    assert seen == {"expires_after": 60}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"retrys": 3}, "'retrys'"),
+        ({"retries": 0}, "retries must be"),
+        ({"priority": 3}, "'priority'"),
+        ({"store_result": False}, "'store_result'"),
+        ({"limit": None}, "'limit'"),
+    ],
+)
+def test_a_bad_option_is_told_when_the_first_task_is_declared(
+    unmigrated: Project, options: dict[str, object], told: str
+) -> None:
+    with (unmigrated.folder / "settings.py").open("a") as settings:
+        settings.write(f"TASKS['default']['OPTIONS'] = {options!r}\n")
+    (unmigrated.folder / "shop" / "tasks.py").write_text(
+        "from django.core.exceptions import ImproperlyConfigured\n"
+        f"from {unmigrated.flavour} import task\n"
+        "def note(): ...\n"
+        "try:\n    task(note)\nexcept ImproperlyConfigured as error:\n    said = str(error)\n"
+    )
+    said = unmigrated.run("tell(said=tasks.said)")["said"]
+    assert told in said
+    assert "OPTIONS" in said

@@ -33,6 +33,8 @@ from tests.waiting import PATIENCE_S, line_of, python
 from tests.worker.observing import Heard, running
 
 KILLS = int(os.environ.get("BRANT_KILLS", "60"))
+WAKE_UPS = int(os.environ.get("BRANT_WAKE_UPS", "400"))
+WAKE_UPS_EACH = 400
 WORKERS = 4
 JOBS_PER_KILL = 10
 LONGEST_PAUSE_S = 0.2
@@ -226,14 +228,15 @@ def test_a_job_that_comes_between_the_look_and_the_wait_starts_at_once(path: Pat
 
 
 @pytest.mark.usefixtures("no_safety_poll")
-def test_no_wake_up_is_lost_at_random_moments(path: Path) -> None:
+@pytest.mark.parametrize("part", range(max(1, WAKE_UPS // WAKE_UPS_EACH)))
+def test_no_wake_up_is_lost_at_random_moments(path: Path, part: int) -> None:
     chance = random.Random(os.environ.get("BRANT_SEED"))
     with brant.open(path) as db, brant.open(path) as other:
         task = db.queue("q").task("sum")(lambda: 1)
         queues = [db.queue("q"), other.queue("q")]
         with running(db, slots=1) as crew:
             assert task().get(PATIENCE_S) == 1
-            for trial in range(400):
+            for trial in range(WAKE_UPS_EACH):
                 pause = threading.Event()
                 pause.wait(chance.uniform(0, 0.003))
                 chance.choice(queues).enqueue(envelope("sum", (), {}))

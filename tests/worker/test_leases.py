@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,6 +184,25 @@ def test_cancelling_from_another_process_asks_a_plain_function_to_end(db: brant.
         cancel_from_elsewhere(path, answer.id)
         crew.wait("lost")
     assert q.get_result(answer.id) == (False, None)
+
+
+def test_a_coroutine_that_is_handed_out_after_the_cancelling_is_closed(db: brant.Database, path: Path) -> None:
+    q = db.queue("q")
+    handed_out: list[Coroutine[Any, Any, None]] = []
+
+    @q.task("late", store_result=False)
+    def late() -> Any:
+        while not current_task().cancelled:
+            time.sleep(0.001)
+        handed_out.append(asyncio.sleep(10 * PATIENCE_S))
+        return handed_out[0]
+
+    answer = late()
+    with running(db, slots=1) as crew:
+        crew.wait("start")
+        assert q.cancel(answer.id)
+        crew.wait("lost")
+    assert inspect.getcoroutinestate(handed_out[0]) == inspect.CORO_CLOSED
 
 
 def test_no_result_is_saved_and_nothing_settled_when_the_claim_was_lost(

@@ -12,7 +12,7 @@ import pytest
 import brant
 from brant.errors import DatabaseClosed
 from brant.testing import FakeClock
-from brant.worker import current_task
+from brant.worker import WorkerEvent, current_task
 from tests.looping import run
 from tests.waiting import PATIENCE_S, ObservedClock, in_thread, line_of, python, write_lock_held
 from tests.worker.observing import Heard, running
@@ -238,3 +238,18 @@ def test_a_function_that_never_ends_does_not_keep_the_process(path: Path) -> Non
         process.stdin.flush()
         assert line_of(process) == "stopped"
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_stop_by_an_observer_of_a_success_lets_nothing_more_start(db: brant.Database) -> None:
+    task = db.queue("q").task("sum")(lambda: 1)
+    for _ in range(20):
+        task()
+    heard = Heard()
+
+    def stop_at_once(event: WorkerEvent) -> None:
+        if event.kind == "success":
+            worker.stop()
+
+    worker = db.worker({"q": 1}, scheduler=False, observers=(heard, stop_at_once))
+    asyncio.run(worker.run())
+    assert heard.kinds() == ["start", "success", "stop"]

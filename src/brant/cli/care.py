@@ -81,19 +81,31 @@ def _doctor(context: Context, options: Namespace) -> int:
         raise StorageError(f"there is no database at {target.path}; write to it, or make one with 'brant init'")
     with context.open_target(target) as db:
         health = db.health(thorough=True)
-    facts = {"brant": brant.__version__, "python": sys.version.split()[0], **health.facts}
+    spark, spark_warnings = _spark()
+    facts = {"brant": brant.__version__, "python": sys.version.split()[0], **health.facts, **spark}
+    warnings = [*health.warnings, *spark_warnings]
     if options.json:
-        found = {"ok": health.ok, "problems": list(health.problems), "warnings": list(health.warnings)}
+        found = {"ok": health.ok, "problems": list(health.problems), "warnings": warnings}
         put_json({**found, "facts": facts})
     else:
         for name, value in facts.items():
             put(f"{name.replace('_', ' ')}: {value}")
-        for warning in health.warnings:
+        for warning in warnings:
             put(f"warning: {warning}")
         for problem in health.problems:
             put(f"problem: {problem}")
         put("ok" if health.ok else f"{len(health.problems)} problems")
     return DONE if health.ok else FAILED
+
+
+def _spark() -> tuple[dict[str, str], list[str]]:
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None:
+        return {"spark": "not installed (only the pipeline needs it: pip install 'brant[spark]')"}, []
+    from brant.pipeline.installed import spark_facts
+
+    return spark_facts()
 
 
 def _backup_arguments(parser: ArgumentParser) -> None:

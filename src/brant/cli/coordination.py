@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # How long a command whose lock was lost may take to end by itself.
 _GRACE_S = 3.0
+_SIGNAL_CHECK_S = 0.2
 # As shells say it: the exit code of a command that a signal ended is 128 and the signal's number.
 _BY_SIGNAL = 128
 
@@ -91,7 +92,7 @@ class _GuardedCommand:
         process = _start(self._words)
         waiter = self._wait_for(process)
         while True:
-            what, number = self._happenings.get()
+            what, number = self._next()
             if what == "ended":
                 return number if number >= 0 else _BY_SIGNAL - number
             if what == "lost":
@@ -99,6 +100,17 @@ class _GuardedCommand:
                 return None
             if number != signal.SIGINT or not _in_foreground():
                 process.send_signal(number)
+
+    def _next(self) -> tuple[str, int]:
+        from queue import Empty
+
+        while True:
+            # A signal that comes just before this thread falls asleep does not wake it: Python notes it then, and calls
+            # its handler when the thread is awake again.
+            try:
+                return self._happenings.get(timeout=_SIGNAL_CHECK_S)
+            except Empty:
+                pass
 
     def _note_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

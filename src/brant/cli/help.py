@@ -7,9 +7,10 @@ from brant.cli.main import COMMANDS, load
 GROUPS = {
     "Messages": ("write", "read", "peek", "move", "delete", "broadcast", "watch"),
     "Queues": ("list", "stats", "exists", "alias", "pause", "resume"),
-    "Work": ("enqueue", "claim", "ack", "retry", "fail", "heartbeat", "cancel", "run", "worker", "dead"),
+    "Work": ("enqueue", "claim", "ack", "retry", "fail", "heartbeat", "cancel", "run", "worker", "dead", "batches"),
     "Streams and pub/sub": ("stream", "notify", "listen"),
     "Time and coordination": ("schedule", "lock", "limit"),
+    "Data": ("pipeline",),
     "Care": ("top", "init", "config", "doctor", "backup", "dump", "load", "bench", "completion"),
 }
 USAGE = "brant [-d DIR] [-f FILE] [-q] COMMAND [OPTIONS]"

@@ -1,10 +1,11 @@
-"""list, stats, exists, alias, pause, resume."""
+"""list, stats, exists, alias, batches, pause, resume."""
 
 from __future__ import annotations
 
 import brant
 from brant.arguments import is_shell_name
 from brant.cli.command import DONE, NOTHING, Command
+from brant.cli.numbers import count
 from brant.cli.output import complain, put, put_json
 from brant.cli.parsing import add_queue, queue_of
 from brant.errors import InvalidValue, QueueNameError
@@ -121,6 +122,25 @@ def _list_aliases(db: brant.Database, target: str | None) -> int:
     return NOTHING if target is not None and not aliases else DONE
 
 
+def _batches_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--limit", metavar="N", type=count, default=100, help="at most N (100)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _batches(context: Context, options: Namespace) -> int:
+    with context.open() as db:
+        found = db.batches(options.limit)
+    for batch in found:
+        numbers = batch.counts._asdict()
+        if options.json:
+            put_json({**batch._asdict(), "counts": numbers})
+            continue
+        state = "settled" if batch.is_settled else "sealed" if batch.is_sealed else "open"
+        told = ", ".join(f"{number} {name}" for name, number in numbers.items() if number or name == "total")
+        put(f"{batch.id}: {state}, {told}")
+    return DONE if found else NOTHING
+
+
 def _pause(context: Context, options: Namespace) -> int:
     with context.open(writes=True) as db:
         queue = queue_of(db, options.queue)
@@ -142,6 +162,13 @@ COMMANDS = {
     "stats": Command("show how many messages a queue holds", _stats_arguments, _stats),
     "exists": Command("tell by the exit code whether a queue has messages", _stats_arguments, _exists),
     "alias": Command("manage short names: @NAME stands for a queue", _alias_arguments, _alias),
+    "batches": Command(
+        "show the latest batches of jobs and how they stand",
+        _batches_arguments,
+        _batches,
+        description="Show the latest batches, the newest first: the id, whether it is open, sealed or settled, and how "
+        "many of its jobs ended how. Exit code 2 when there is none.",
+    ),
     "pause": Command("have a queue hand out nothing", add_queue, _pause),
     "resume": Command("have a paused queue go on", add_queue, _resume),
 }

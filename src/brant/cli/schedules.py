@@ -152,6 +152,7 @@ def _run(context: Context, options: Namespace) -> int:
         schedules = scheduler.schedules()
         if not schedules:
             raise InvalidValue("there are no schedules; add one with 'brant schedule add'")
+        scheduler.shorten_lock()
         context.tell(f"Starting the scheduler, with {len(schedules)} schedules...")
         _run_until_stopped(scheduler)
     return DONE

@@ -1,4 +1,4 @@
-"""top: the queues, schedules and streams of a database, looked at again and again."""
+"""top: the queues, workers, schedules and streams of a database, looked at again and again."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     import brant
+    from brant.activity import Flow, RunningJob
     from brant.cli.command import Context
     from brant.inspection import QueueStats
 
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
 
 _INTERVAL_S = 2
 _COLUMNS = 80
-_HEADINGS = ("QUEUE ", "SCHEDULE ", "STREAM ")
-_NAME, _WIDE_NAME, _SECOND_NAME = 26, 36, 26
+_HEADINGS = ("QUEUE ", "WORKER ", "SCHEDULE ", "STREAM ")
+# The widths of the columns; those of a table, and a space between each two, add up to 80 at the most.
+_QUEUES = (-20, 8, 8, 8, 6, 7, 8, 8)
+_WORKERS = (-28, -14, -22, 4, 7)
+_SCHEDULES = (-40, -28, 10)
+_STREAMS = (-30, -28, 10, 8)
+_MOST_RUNNING = 20
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -54,12 +60,18 @@ def _top(context: Context, options: Namespace) -> int:
 
 
 def _alarm() -> tuple[StopSignals, Callable[[float], object]]:
-    """Sleep that a signal ends: through a pipe, which it can write to at any moment, and which therefore stays."""
+    """Sleep that a signal ends, also one that comes just before it: through a pipe, which the signal itself writes to.
+
+    Python's own handler runs between two steps of the interpreter: too late, if the second is to sleep.
+    """
     import os
     import select
+    import signal
 
     reader, writer = os.pipe()
-    stop = StopSignals(lambda: os.write(writer, b"\0"))
+    os.set_blocking(writer, False)
+    stop = StopSignals()
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return stop, lambda seconds: select.select([reader], [], [], seconds)
 
 
@@ -94,44 +106,23 @@ def _text(look: Look) -> Any:
 
 
 class Looks:
-    """Looks at the database, and tells what changed since the last one."""
+    """Looks at the database, and tells what came and went since the last look."""
 
     def __init__(self, db: brant.Database) -> None:
+        from brant.activity import Watcher
+
         self._db = db
-        self._last_totals: dict[str, int] = {}
-        self._last_at: float | None = None
+        self._watcher = Watcher(db, most_running=_MOST_RUNNING)
 
     def next(self) -> Look:
-        at = time.monotonic()
-        stats = self._db.list_queues()
-        look = {
+        look = self._watcher.look()
+        return {
             "at": time.time(),
-            "queues": [self._queue(each, at) for each in stats],
+            "queues": [_queue(stats, look.flows.get(stats.queue)) for stats in look.queues],
+            "running": [_running(job) for job in look.running],
             "schedules": self._schedules(),
             "streams": [self._stream(name) for name in self._db.list_streams()],
         }
-        self._last_totals = {each.queue: each.total for each in stats}
-        self._last_at = at
-        return look
-
-    def _queue(self, stats: QueueStats, at: float) -> Look:
-        return {
-            "queue": stats.queue,
-            "paused": stats.paused,
-            "pending": stats.pending,
-            "delayed": stats.delayed,
-            "processing": stats.processing,
-            "dead": stats.dead,
-            "oldest_age_s": stats.oldest_age,
-            "change_per_s": self._change(stats, at),
-        }
-
-    def _change(self, stats: QueueStats, at: float) -> float | None:
-        """How fast the queue grows, or shrinks: what came less what went, a second."""
-        if self._last_at is None or at <= self._last_at:
-            return None
-        grown = stats.total - self._last_totals.get(stats.queue, 0)
-        return round(grown / (at - self._last_at), 1)
 
     def _schedules(self) -> list[Look]:
         schedules = [each for each in self._db.scheduler().schedules() if each.enabled]
@@ -146,15 +137,44 @@ class Looks:
         return {"stream": name, "head": stream.head(), "consumers": consumers}
 
 
+def _queue(stats: QueueStats, flow: Flow | None) -> Look:
+    return {
+        "queue": stats.queue,
+        "paused": stats.paused,
+        "pending": stats.pending,
+        "delayed": stats.delayed,
+        "processing": stats.processing,
+        "dead": stats.dead,
+        "oldest_age_s": stats.oldest_age,
+        "enqueued_per_s": flow and round(flow.enqueued, 1),
+        "finished_per_s": flow and round(flow.finished, 1),
+        "rates_are_exact": flow and flow.is_exact,
+    }
+
+
+def _running(job: RunningJob) -> Look:
+    return {
+        "worker": job.worker_id,
+        "queue": job.queue,
+        "job_id": job.id,
+        "task": job.task,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "lease_left_s": round(job.lease_left_s, 1),
+    }
+
+
 def lines_of(look: Look) -> list[str]:
-    """The look for people: up to three tables, none wider than 80 columns."""
+    """The look for people: up to four tables, none wider than 80 columns."""
     clock = time.strftime("%H:%M:%S", time.localtime(look["at"]))
+    running = sum(queue["processing"] for queue in look["queues"])
     tables = [
         _queue_table(look["queues"]),
+        _worker_table(look["running"], running),
         _schedule_table(look["schedules"], look["at"]),
         _stream_table(look["streams"]),
     ]
-    lines = [f"{clock}  queues: {len(look['queues'])}  streams: {len(look['streams'])}"]
+    lines = [f"{clock}  queues: {len(look['queues'])}  running: {running}  streams: {len(look['streams'])}"]
     for table in tables:
         if len(table) > 1:
             lines += ["", *table]
@@ -162,60 +182,84 @@ def lines_of(look: Look) -> list[str]:
 
 
 def _queue_table(queues: list[Look]) -> list[str]:
-    lines = [_row("QUEUE", _NAME, "PENDING", "DELAYED", "RUNNING", "DEAD", "OLDEST", "NET/S")]
+    lines = [_row(_QUEUES, "QUEUE", "PENDING", "DELAYED", "RUNNING", "DEAD", "OLDEST", "IN/S", "OUT/S")]
     for each in queues:
         name = f"{each['queue']} (paused)" if each["paused"] else each["queue"]
-        change = each["change_per_s"]
-        lines.append(
-            _row(
-                name,
-                _NAME,
-                *(str(each[number]) for number in ("pending", "delayed", "processing", "dead")),
-                "-" if each["oldest_age_s"] is None else ago(each["oldest_age_s"]).removesuffix(" ago"),
-                "-" if change is None else f"{change:+g}" if change else "0",
-            )
-        )
+        counts = (str(each[number]) for number in ("pending", "delayed", "processing", "dead"))
+        oldest = "-" if each["oldest_age_s"] is None else _length(each["oldest_age_s"])
+        is_exact = each["rates_are_exact"]
+        rates = (_rate(each[number], is_exact) for number in ("enqueued_per_s", "finished_per_s"))
+        lines.append(_row(_QUEUES, name, *counts, oldest, *rates))
+    return lines
+
+
+def _worker_table(jobs: list[Look], running: int) -> list[str]:
+    lines = [_row(_WORKERS, "WORKER", "QUEUE", "TASK", "TRY", "LEASE")]
+    for each in jobs:
+        task = each["task"] or f"job {each['job_id']}"
+        lease = _length(each["lease_left_s"]) if each["lease_left_s"] > 0 else "over"
+        tries = f"{each['attempt']}/{each['max_attempts']}"
+        lines.append(_row(_WORKERS, each["worker"], each["queue"], _end_of(task, -_WORKERS[2]), tries, lease))
+    if running > len(jobs):
+        lines.append(f"and {running - len(jobs)} more")
     return lines
 
 
 def _schedule_table(schedules: list[Look], now: float) -> list[str]:
-    lines = [_row("SCHEDULE", _WIDE_NAME, _fitted("QUEUE", _SECOND_NAME), "NEXT")]
+    lines = [_row(_SCHEDULES, "SCHEDULE", "QUEUE", "NEXT")]
     for each in schedules:
         due = "failing" if each["error"] else ago(now - each["next_fire_at"])
-        lines.append(_row(each["schedule"], _WIDE_NAME, _fitted(each["queue"], _SECOND_NAME), due))
+        lines.append(_row(_SCHEDULES, each["schedule"], each["queue"], due))
     return lines
 
 
 def _stream_table(streams: list[Look]) -> list[str]:
     nobody = [{"consumer": "-", "lag": "-"}]
-    rows = [(each, consumer) for each in streams for consumer in each["consumers"] or nobody]
-    return [
-        _row("STREAM", _NAME, _fitted("CONSUMER", _SECOND_NAME), "HEAD", "LAG"),
-        *(
-            _row(
-                each["stream"], _NAME, _fitted(reader["consumer"], _SECOND_NAME), str(each["head"]), str(reader["lag"])
-            )
-            for each, reader in rows
-        ),
-    ]
+    rows = [(each, reader) for each in streams for reader in each["consumers"] or nobody]
+    lines = [_row(_STREAMS, "STREAM", "CONSUMER", "HEAD", "LAG")]
+    for each, reader in rows:
+        lines.append(_row(_STREAMS, each["stream"], reader["consumer"], str(each["head"]), str(reader["lag"])))
+    return lines
 
 
-def _row(name: str, width: int, *cells: str) -> str:
-    """The name to the left, in its width, and each cell to the right of its column."""
-    return " ".join([_fitted(name, width), *(cell.rjust(8) for cell in cells)])[:_COLUMNS].rstrip()
+def _row(widths: tuple[int, ...], *cells: str) -> str:
+    """Each cell in its column: to the left of one with a negative width, to the right of the others."""
+    fitted = (_fitted(cell, width) for cell, width in zip(cells, widths, strict=True))
+    return " ".join(fitted)[:_COLUMNS].rstrip()
 
 
 def _fitted(text: str, width: int) -> str:
     line = one_line(text)
-    return line.ljust(width) if len(line) <= width else line[: width - 1] + "…"
+    if width > 0:
+        return line.rjust(width)
+    return line.ljust(-width) if len(line) <= -width else line[: -width - 1] + "…"
+
+
+def _end_of(name: str, width: int) -> str:
+    """The part that tells tasks apart: that behind the package."""
+    return name if len(name) <= width else f"…{name[1 - width :]}"
+
+
+def _length(seconds: float) -> str:
+    return ago(seconds).removesuffix(" ago")
+
+
+def _rate(rate: float | None, is_exact: bool) -> str:
+    if rate is None:
+        return "-"
+    text = f"{rate:.0f}" if rate >= 1_000 or rate == int(rate) else f"{rate:.1f}"
+    return text if is_exact else f"{text}+"
 
 
 COMMANDS = {
     "top": Command(
-        "watch queues, schedules and streams",
+        "watch queues, workers, schedules and streams",
         _arguments,
         _top,
-        description="Show the numbers of all queues, when the schedules are due next, and how far the consumers of "
-        "streams lag behind, again and again until interrupted. NET/S is what came less what went, a second.",
+        description="Show the numbers of all queues, which worker runs what, when the schedules are due next, and how "
+        "far the consumers of streams lag behind, again and again until interrupted. IN/S and OUT/S are the jobs that "
+        "came and went, a second. With a + they are the least that it can have been, since a job that came and went "
+        "between two looks leaves no trace, unless its queue records events. LEASE is the time until another worker "
+        "may have the job; a worker that lives renews it.",
     )
 }

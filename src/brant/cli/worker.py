@@ -52,12 +52,11 @@ def _worker(context: Context, options: Namespace) -> int:
     if options.memory is not None and not options.isolate:
         raise InvalidValue("--memory limits the processes of --isolate: give both")
     context.quiet = context.quiet or options.quiet
-    db = _database(options.target)
-    queues = _queues(options)
-    tasks = [task for task in _registry() if task.queue_name in queues]
-    if options.list:
-        return _list(tasks)
-    with db:
+    with _database(options.target) as db:
+        queues = _queues(options)
+        tasks = [task for task in _registry() if task.queue_name in queues]
+        if options.list:
+            return _list(tasks)
         return _serve(context, options, db, queues, len(tasks))
 
 

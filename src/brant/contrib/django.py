@@ -3,7 +3,7 @@
     TASKS = {"default": {"BACKEND": "brant.contrib.django.BrantBackend"}}
 
 Jobs are in the SQLite file of `DATABASES["default"]`, and inside `transaction.atomic()` they commit with the models.
-OPTIONS: `database` is another alias; the others are those of `queue.task`, such as `retries` and `timeout_s`.
+OPTIONS: `database` is another alias; the others are those of `queue.task` about retries, times and results.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import threading
 import traceback
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Any
 
 import django
@@ -22,32 +23,51 @@ from django.db import close_old_connections, connections
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import autodiscover_modules
 
-try:
+from brant.arguments import encode
+from brant.database import Database
+from brant.database import open as open_database
+from brant.errors import InvalidValue
+from brant.inspection import AttemptError, DeadJob
+from brant.job import Job, message_payload
+from brant.outcomes import Retry, outcome_of
+from brant.queue import Queue
+from brant.tasks import ENVELOPE, TaskSpec, call_payload, envelope, registry
+from brant.worker import current_task
+
+
+def _is_with_package() -> bool:
+    """Whether the project's tasks are those of the package: before Django 6, or where it is an installed app."""
+    apps_of_package = [app for app in settings.INSTALLED_APPS if app.partition(".")[0] == "django_tasks"]
+    return find_spec("django.tasks") is None or bool(apps_of_package)
+
+
+if not _is_with_package():
     from django.tasks import TaskContext, TaskResult, TaskResultStatus
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import TaskError
     from django.tasks.exceptions import TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
-except ImportError:  # before Django 6
+else:
     from django_tasks import TaskContext, TaskResult, TaskResultStatus
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import TaskError
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
 
-from brant.arguments import encode
-from brant.database import Database
-from brant.database import open as open_database
-from brant.inspection import AttemptError, DeadJob
-from brant.job import Job, message_payload
-from brant.outcomes import Retry, outcome_of
-from brant.queue import Queue
-from brant.tasks import ENVELOPE, TaskSpec, envelope, registry
-from brant.worker import current_task
-
 __all__ = ["BrantBackend", "database", "worker_database"]
 
 _RESULT_TTL_S = 86_400
+# Those that `enqueue` below or the worker heeds. Any other one of `queue.task` would do nothing, in silence.
+_OPTIONS = (
+    "retries",
+    "retry_delay_s",
+    "retry_backoff",
+    "retry_jitter",
+    "max_retry_delay_s",
+    "timeout_s",
+    "expires_s",
+    "result_ttl_s",
+)
 
 _used_aliases: set[str] = set()
 _opened: dict[tuple[int, str], Database] = {}
@@ -104,7 +124,18 @@ class BrantBackend(BaseTaskBackend):  # type: ignore[misc, unused-ignore]
         super().__init__(alias, params)
         self._task_options = {"result_ttl_s": _RESULT_TTL_S, **self.options}
         self._alias_of_database: str = self._task_options.pop("database", "default")
+        self._check_options()
         _used_aliases.add(self._alias_of_database)
+
+    def _check_options(self) -> None:
+        where = f"OPTIONS of TASKS[{self.alias!r}]"
+        for name in self._task_options:
+            if name not in _OPTIONS:
+                raise ImproperlyConfigured(f"{where}: {name!r} is none; use database, {', '.join(_OPTIONS)}")
+        try:
+            TaskSpec("", self.enqueue, "", **self._task_options)
+        except InvalidValue as error:
+            raise ImproperlyConfigured(f"{where}: {error}") from error
 
     @property
     def db(self) -> Database:
@@ -121,10 +152,11 @@ class BrantBackend(BaseTaskBackend):  # type: ignore[misc, unused-ignore]
         self.validate_task(task)
         connection = connections[self._alias_of_database]
         job_id = self.db.queue(task.queue_name).enqueue(
-            envelope(task.module_path, tuple(args), dict(kwargs)),
+            call_payload(task.module_path, tuple(args), dict(kwargs)),
             tx=connection if connection.in_atomic_block else None,
             run_at=task.run_after,
             priority=task.priority,
+            expires=self._task_options.get("expires_s"),
             max_attempts=self._task_options.get("retries"),
         )
         result = self.result(task, job_id, args, kwargs)

@@ -9,6 +9,17 @@ from brant.storage.base import DeadRow, MessageRow, Row, with_text
 from brant.storage.jobs import JobVerbs
 from brant.storage.rows import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    class Chosen(TypedDict, total=False):
+        """Which messages: those with ids in an open range, or the one of that id."""
+
+        after: int | None
+        before: int | None
+        message_id: int | None
+
 
 class QueueCounts(NamedTuple):
     pending: int
@@ -21,78 +32,73 @@ class QueueCounts(NamedTuple):
 
 
 class MessageVerbs(JobVerbs):
-    def take(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        message_id: int | None = None,
-    ) -> list[MessageRow]:
+    def take(self, queue: str, limit: int, **chosen: Unpack[Chosen]) -> list[MessageRow]:
         """Claim and ack in one: remove due rows and give them, in order."""
-        params = self._range(queue, limit, after, before, message_id)
-        paused, events = self.upkeep(params)
+        params = self._range(queue, limit, **chosen)
+        paused, events, _ = self.upkeep(params)
         if paused:
             return []
-        taken = _in_order(self.rows("take" if message_id is None else "take_id", params))
+        in_batches = self._mark_taken(params)
+        taken = _in_order(self.rows("take" if params["id"] is None else "take_id", params))
         if events:
             self.emit("completed", [(row.id, queue, row.attempts) for row in taken])
+        if in_batches:
+            self.date_settled(in_batches)
         return taken
 
+    def _mark_taken(self, params: dict[str, object]) -> set[int]:
+        """Have the rows that are taken next count as done in their batches, not as cancelled."""
+        if not self.value("any_batch_job", {}):
+            return set()
+        return {row[0] for row in self.rows("mark_taken" if params["id"] is None else "mark_taken_id", params)}
+
     def peek(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        message_id: int | None = None,
-        seen: MessageRow | None = None,
+        self, queue: str, limit: int, *, seen: MessageRow | None = None, **chosen: Unpack[Chosen]
     ) -> list[MessageRow]:
         """The due rows, in order, left where they are; `seen` continues behind that row."""
-        if message_id is not None:
-            return _in_order(self.rows("peek_id", self._range(queue, 1, None, None, message_id)))
-        params = self._range(queue, limit, after, before, None) | {
+        params = self._range(queue, limit, **chosen)
+        if params["id"] is not None:
+            return _in_order(self.rows("peek_id", params))
+        params |= {
             "seen_id": seen and seen.id,
             "seen_priority": seen and seen.priority,
             "seen_run_at": seen and seen.run_at,
         }
         return _in_order(self.rows("peek", params) + self.rows("peek_lapsed", params))[:limit]
 
-    def move(
-        self,
-        queue: str,
-        destination: str,
-        limit: int,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        message_id: int | None = None,
-    ) -> list[MessageRow]:
+    def move(self, queue: str, destination: str, limit: int, **chosen: Unpack[Chosen]) -> list[MessageRow]:
         """Relabel due rows; each keeps its id, so also its age."""
-        params = self._range(queue, limit, after, before, message_id) | {"destination": destination}
+        params = self._range(queue, limit, **chosen) | {"destination": destination}
         self.upkeep(params)
-        moved = _in_order(self.rows("move" if message_id is None else "move_id", params))
+        moved = _in_order(self.rows("move" if params["id"] is None else "move_id", params))
         if moved:
             self.changed("register_queue", {"queue": destination})
             self.changed("drop_unique_of", {"ids": json.dumps([row.id for row in moved])})
         return moved
 
     def _range(
-        self, queue: str, limit: int, after: int | None, before: int | None, message_id: int | None
+        self,
+        queue: str,
+        limit: int,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        message_id: int | None = None,
     ) -> dict[str, object]:
         return self.times() | {"queue": queue, "limit": limit, "after": after, "before": before, "id": message_id}
 
     def delete_message(self, queue: str, message_id: int) -> bool:
-        gone = self.rows("delete_id", self.times() | {"queue": queue, "id": message_id})
-        self._emit_for("cancelled", gone)
+        params = self.times() | {"queue": queue, "id": message_id}
+        self.changed("mark_deleted", params)
+        gone = self.rows("delete_id", params)
+        self._settled("cancelled", gone)
         return bool(gone)
 
     def delete_queue(self, queue: str) -> int:
         """Remove all live rows, leased ones too, and forget the name."""
+        self.changed("mark_queue_deleted", {"queue": queue})
         gone = self.rows("delete_queue", {"queue": queue})
-        self._emit_for("cancelled", gone)
+        self._settled("cancelled", gone)
         self.changed("forget_queue", {"queue": queue})
         return len(gone)
 

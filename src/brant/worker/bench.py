@@ -1,28 +1,35 @@
-"""The slots of one queue: claiming no more than can run now, and letting go of what runs."""
+"""The slots of one queue: claiming no more than can run now, settling what has ended, letting go of what runs."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from brant.errors import BrantError
+from brant.failpoint import failpoint
 from brant.job import Job
 from brant.queue import Queue
+from brant.storage.subscription import Subscribers, Subscription
 from brant.worker.events import WorkerEvent
 from brant.worker.execution import Execution, Tools
-
-T = TypeVar("T")
+from brant.worker.settling import Settlement, Settler
+from brant.worker.stopping import Stop
 
 _SAFETY_POLL_S = 5.0
 _TROUBLE_PAUSE_S = 0.5
+_SETTLE_PAUSE_S = 0.2
 _PRESENCE_CHECK_S = 0.5
 # When a claim finds nothing although there seemed to be something: another process was faster.
 _LOST_RACE_PAUSE_S = 0.01
+_LONGEST_GUARD_S = 3600.0
+_SHORTEST_GUARD_S = 0.001
 
 # One look at a time for all the workers of a process on one queue: of those that a commit wakes, one claims, and the
 # others see by a read that there is nothing left.
@@ -45,94 +52,206 @@ class _Found:
 
 
 class Bench:
-    """The slots of one queue, and what runs in them."""
+    """The slots of one queue, and what runs in them.
 
-    def __init__(
-        self, queue: Queue, slots: int, tools: Tools, stopping: asyncio.Event, on_idle: Callable[[], Awaitable[None]]
-    ) -> None:
+    A thread of its own, the desk, does all that waits for the database: in turns, it settles what has ended and claims
+    for the slots that are free. Functions run elsewhere, and ring at the desk when they have ended.
+    """
+
+    def __init__(self, queue: Queue, slots: int, tools: Tools, stop: Stop, on_idle: Callable[[], None]) -> None:
         self.queue = queue
         self.is_idle = False
         self._slots = slots
         self._tools = tools
-        self._stopping = stopping
+        self._stop = stop
         self._on_idle = on_idle
         self._gate = _gate_of(queue)
         self._worker_id = queue.db.unique_worker_id()
-        self._running: dict[asyncio.Task[None], Execution] = {}
+        self._settler = Settler(queue.db)
+        self._running: set[Execution] = set()  # changed by the desk only
+        self._ended: deque[Settlement] = deque()
+        self._unsettled: list[Settlement] = []
+        self._settle_again_at = 0.0
+        self._more_is_likely = False
         self._presence_unsure = False
         self._next_presence_check = 0.0
+        self._is_cut_off = False
+        self._failure: BaseException | None = None
+        self._desk_left: asyncio.Future[None] = tools.loop.create_future()
         # Subscribed first, then looked, then waited: no commit goes unnoticed in between.
-        self._subscription = queue.db._storage.subscribe()
+        self._bell = queue.db._storage.subscribe()
 
-    async def work(self) -> None:
-        """Until stopping; raises when the database is gone for good."""
-        stopped = asyncio.create_task(self._stopping.wait())
+    # On the event loop
+
+    async def work(self, grace_s: float) -> None:
+        """Until stopping, and to the end of what runs then. Raises when the database is gone for good.
+
+        What has not ended within the grace is cut off. The first cancelling stops, the second ends the grace.
+        """
+        guard = asyncio.create_task(self._guard_leases())
         try:
-            while not self._stopping.is_set():
-                await self._wait(await self._fill(), stopped)
+            await self._serve_until_stopped()
         finally:
-            stopped.cancel()
-            self._subscription.close()
+            try:
+                await self._finish(grace_s)
+            finally:
+                guard.cancel()
 
-    async def finish(self, grace_s: float, now: asyncio.Event) -> None:
-        """Let what runs end within the grace, and cut off the rest. Cancelling this ends the grace."""
-        hurry = asyncio.create_task(now.wait())
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + grace_s
+    async def _serve_until_stopped(self) -> None:
+        threading.Thread(target=self._serve, name=f"brant-desk-{self.queue}", daemon=True).start()
+        await self._stop.heeded.wait()
+
+    async def _finish(self, grace_s: float) -> None:
+        self._bell.ring()
+        hurry = asyncio.create_task(self._stop.now.wait())
+        ends: set[asyncio.Future[Any]] = {hurry, self._desk_left}
         try:
-            while self._running and not hurry.done() and (left := deadline - loop.time()) > 0:
-                await asyncio.wait({hurry, *self._running}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                self._clear_ended()
+            await asyncio.wait(ends, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             hurry.cancel()
-            for execution in self._running.values():
-                execution.cut_off()
-            if self._running:
-                await asyncio.wait(self._running)
-            self._clear_ended()
+            await self._cut_off()
+        if self._failure is not None:
+            raise self._failure
 
-    async def _fill(self) -> float:
+    async def _cut_off(self) -> None:
+        self._is_cut_off = True
+        for execution in list(self._running):
+            execution.cut_off()
+        self._bell.ring()
+        await asyncio.wait({self._desk_left})
+
+    async def _guard_leases(self) -> None:
+        """End functions when their lease must be over, whatever the renewal waits for.
+
+        A job that comes while this sleeps has its lease for at least as long.
+        """
+        while True:
+            left = {execution: execution.lease_left_s for execution in list(self._running) if not execution.is_lost}
+            for execution, left_s in left.items():
+                if left_s <= 0:
+                    execution.lose("the lease could not be renewed in time")
+            next_end = min((left_s for left_s in left.values() if left_s > 0), default=self.queue.visibility_timeout_s)
+            await asyncio.sleep(min(max(next_end, _SHORTEST_GUARD_S), _LONGEST_GUARD_S))
+
+    # At the desk
+
+    def _serve(self) -> None:
+        while not self._is_over:
+            try:
+                patience = self._turn()
+                self._presence_unsure |= self._bell.wait(patience)
+            except BaseException as error:
+                self._fail(error)
+        self._bell.close()
+        self._on_loop(self._desk_left.set_result, None)
+
+    @property
+    def _is_over(self) -> bool:
+        return not self._running and not self._may_claim
+
+    @property
+    def _may_claim(self) -> bool:
+        return self._failure is None and not self._stop.asked
+
+    def _fail(self, error: BaseException) -> None:
+        """Claim nothing more, but settle what runs: with a bell that only what has ended rings."""
+        self._failure = self._failure or error
+        self._bell.close()
+        self._bell = Subscription(Subscribers())
+        self._stop.ask()
+
+    def _turn(self) -> float:
+        """Settle what has ended and fill what is free; tells how long there is nothing else to do."""
+        self._settle()
+        try:
+            pause = self._fill() if self._may_claim else _SAFETY_POLL_S
+            self._drop_lost()
+        except BrantError as error:
+            self._more_is_likely = False
+            self._trouble(str(error))
+            pause = _TROUBLE_PAUSE_S
+        now = time.monotonic()
+        if self._unsettled:
+            pause = min(pause, max(0.0, self._settle_again_at - now))
+        if self._running and self._presence_unsure:
+            pause = min(pause, max(0.0, self._next_presence_check - now))
+        return pause
+
+    def _settle(self) -> None:
+        group: list[Settlement] = []
+        if 0 < len(self._ended) < len(self._running):
+            time.sleep(0)  # those that end at the same time, and need the GIL for it: the more, the fewer commits
+        while self._ended:
+            group.append(self._ended.popleft())
+        if self._unsettled and time.monotonic() >= self._settle_again_at:
+            group, self._unsettled = self._unsettled + group, []
+        if not group:
+            return
+        again: list[Settlement] = []
+        try:
+            again = self._settler.settle(group)
+        finally:
+            for settlement in group:
+                if settlement not in again:
+                    self._let_go(settlement.execution)
+        if again:
+            self._unsettled += again
+            self._settle_again_at = time.monotonic() + _SETTLE_PAUSE_S
+
+    def _fill(self) -> float:
         """Claim for the free slots; tells how long there is nothing to do."""
         free = self._slots - len(self._running)
         if free == 0:
             return _SAFETY_POLL_S
         self.is_idle = False
-        try:
-            found = await self._look(free)
-        except BrantError as error:
-            self._trouble(str(error))
-            return _TROUBLE_PAUSE_S
-        if self._stopping.is_set():
-            await self._at_desk(self._put_back, found.jobs)
+        found = self._look(free)
+        if not self._may_claim:
+            self._put_back(found.jobs)
             return 0
+        self._more_is_likely = len(found.jobs) == free
         for job in found.jobs:
-            execution = Execution(job, found.claimed_at, self._tools)
-            self._running[asyncio.create_task(execution.run(), name=f"brant-job-{job.id}")] = execution
+            self._start(job, found.claimed_at)
         self.is_idle = not self._running and found.due_in != 0
         if self.is_idle:
-            await self._on_idle()
+            self._on_idle()
+        if self._more_is_likely:
+            return _SAFETY_POLL_S
         return _SAFETY_POLL_S if found.due_in is None else min(found.due_in, _SAFETY_POLL_S)
 
-    async def _look(self, free: int) -> _Found:
-        look = asyncio.ensure_future(self._at_desk(self._look_and_claim, free))
-        try:
-            return await asyncio.shield(look)
-        except asyncio.CancelledError:
-            # The claim goes on in its thread: nobody would run its jobs before their leases end.
-            with suppress(BrantError):
-                await self._at_desk(self._put_back, (await look).jobs)
-            raise
-
-    def _look_and_claim(self, free: int) -> _Found:
+    def _look(self, free: int) -> _Found:
         with self._gate:
-            due_in = self.queue.due_in()
-            if due_in != 0:
+            if not self._more_is_likely and (due_in := self.queue.due_in()) != 0:
                 return _Found(due_in)
+            failpoint("claim.before")
             with self.queue.db.transaction() as tx:
                 # Behind the wait for the write lock, and before the lease begins.
                 begun = self.queue.db._storage.clock.monotonic()
                 jobs = self.queue.claim_batch(self._worker_id, free, tx=tx)
+        failpoint("claim.after")
+        if not jobs and self._more_is_likely:
+            return _Found(0.0)
         return _Found(0.0 if jobs else _LOST_RACE_PAUSE_S, jobs, begun)
+
+    def _start(self, job: Job, claimed_at: float) -> None:
+        execution = Execution(job, claimed_at, self._tools, self._function_ended)
+        self._running.add(execution)
+        try:
+            execution.start()
+        except Exception as error:
+            Settlement(execution, None).fail(error)
+            self._let_go(execution)
+        # Added first, then checked: cutting off does the reverse, so one of the two sees the other.
+        if self._is_cut_off:
+            self._on_loop(execution.cut_off)
+
+    def _let_go(self, execution: Execution) -> None:
+        execution.settled()
+        self._running.discard(execution)
+
+    def _function_ended(self, execution: Execution, outcome: object) -> None:
+        """From any thread. Noted first, then rung: the desk takes what there is before it waits."""
+        self._ended.append(Settlement(execution, outcome))
+        self._bell.ring()
 
     def _put_back(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -141,54 +260,20 @@ class Bench:
             except BrantError as error:
                 self._trouble(f"{job!r} could not be given back, and waits for its lease to end: {error}")
 
-    async def _wait(self, idle_s: float, stopped: asyncio.Task[Any]) -> None:
-        """For a free slot, a commit, the next due time or the stop; whatever comes first."""
-        if idle_s > 0 or len(self._running) == self._slots:
-            commit = asyncio.create_task(self._subscription.wait_async(self._patience(idle_s or _SAFETY_POLL_S)))
-            try:
-                await asyncio.wait({stopped, commit, *self._running}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                commit.cancel()
-            # Waited for also when cancelled: two must not wait at the same doorbell.
-            await asyncio.wait({commit})
-            if not commit.cancelled():
-                commit.result()  # raises when the file was replaced or closed: that ends the worker, loudly
-                self._presence_unsure = True
-        self._clear_ended()
-        await self._drop_lost()
-
-    def _patience(self, idle_s: float) -> float:
-        if not (self._running and self._presence_unsure):
-            return idle_s
-        return min(idle_s, max(0.0, self._next_presence_check - asyncio.get_running_loop().time()))
-
-    def _clear_ended(self) -> None:
-        for task in [task for task in self._running if task.done()]:
-            del self._running[task]
-            if not task.cancelled() and (error := task.exception()) is not None:
-                self._trouble(f"an execution failed: {error!r}")
-
-    async def _drop_lost(self) -> None:
+    def _drop_lost(self) -> None:
         """End the functions of jobs that were cancelled from elsewhere; looked for now and then, not at each commit."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if not self._running or not self._presence_unsure or now < self._next_presence_check:
             return
         self._presence_unsure = False
         self._next_presence_check = now + _PRESENCE_CHECK_S
-        executions = list(self._running.values())
-        try:
-            lost = await self._at_desk(self._lost_among, executions)
-        except BrantError as error:
-            self._trouble(str(error))
-            return
-        for execution in lost:
-            execution.lose("the job was cancelled, or taken over")
+        for execution in self._running:
+            if not execution.is_held_in(self.queue.get_job(execution.job.id)):
+                execution.lose_from_elsewhere("the job was cancelled, or taken over")
 
-    def _lost_among(self, executions: list[Execution]) -> list[Execution]:
-        return [each for each in executions if not each.is_held_in(self.queue.get_job(each.job.id))]
-
-    async def _at_desk(self, function: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._tools.desk, function, *args)
+    def _on_loop(self, function: Callable[..., object], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits for this any more
+            self._tools.loop.call_soon_threadsafe(function, *args)
 
     def _trouble(self, error: str) -> None:
         self._tools.observers.tell(WorkerEvent("trouble", self.queue.name, error=error))

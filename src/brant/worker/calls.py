@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ class Call:
     spec: TaskSpec
     args: list[Any]
     kwargs: dict[str, Any]
+    body: dict[str, Any]
 
 
 def call_of(job: Job, registry: Registry) -> Call | Dead:
@@ -38,7 +38,7 @@ def call_of(job: Job, registry: Registry) -> Call | Dead:
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         return Dead("the payload of the task is malformed: args must be a list and kwargs an object")
     try:
-        inspect.signature(spec.fn).bind(*args, **kwargs)
+        spec.signature.bind(*args, **kwargs)
     except TypeError as error:
         return Dead(f"wrong arguments for {spec.name}: {error}")
-    return Call(spec, args, kwargs)
+    return Call(spec, args, kwargs, body)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from brant.batch import Batch
 from brant.errors import InvalidValue, TransactionError
 from brant.job import Job
 from brant.transaction import Transaction
@@ -28,17 +28,22 @@ class TaskContext:
         self.task = task
         self.started = job.queue.db._storage.clock.monotonic()
         self.deadline = None if timeout_s is None else self.started + timeout_s
-        self._given_up = threading.Event()
+        self._given_up = False
         self.acked = False
         self.acking = False
 
     @property
     def cancelled(self) -> bool:
         """Whether the job is no longer this worker's, or its time is over: a long function should look, and end."""
-        return self._given_up.is_set()
+        return self._given_up
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that the job belongs to: while it runs it may add more jobs to it."""
+        return self.job.queue.db.batch_of_job(self.job_id)
 
     def give_up(self) -> None:
-        self._given_up.set()
+        self._given_up = True
 
     def heartbeat(self, extend_s: float | None = None) -> bool:
         """Renew the lease now; the worker does so by itself."""

@@ -18,7 +18,10 @@ _logger = logging.getLogger("brant.worker")
 
 @dataclass(frozen=True)
 class WorkerEvent:
-    """One thing that happened: start, success, retry, snooze, cancel, dead, release, renew, lost, trouble, stop."""
+    """One thing that happened: start, success, retry, snooze, cancel, dead, release, renew, lost, trouble, stop.
+
+    `facts` of a start has the `call`: what the job's payload says of task and arguments, and whatever came with it.
+    """
 
     kind: str
     queue: str
@@ -38,6 +41,15 @@ class Observers:
 
     def tell(self, event: WorkerEvent) -> None:
         level = _LEVELS.get(event.kind, logging.DEBUG)
+        if _logger.isEnabledFor(level):
+            self._log(level, event)
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                _logger.exception("an observer of the worker failed")
+
+    def _log(self, level: int, event: WorkerEvent) -> None:
         reason = storable((event.error or "").strip().partition("\n")[0])
         _logger.log(
             level,
@@ -50,8 +62,3 @@ class Observers:
             reason,
             extra={"brant": event},
         )
-        for observer in self._observers:
-            try:
-                observer(event)
-            except Exception:
-                _logger.exception("an observer of the worker failed")

@@ -8,10 +8,12 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from functools import partial
 
+from brant.failpoint import failpoint
 from brant.worker.calls import Call
-from brant.worker.context import TaskContext, enter
+from brant.worker.context import TaskContext
+from brant.worker.hands import Hands, Report
 
 # How long a coroutine that is cut off may take to clean up.
 _LAST_WAIT_S = 5.0
@@ -20,113 +22,132 @@ Ending = tuple[object, BaseException | None]
 
 
 class Handler:
-    """One run of a function. `end()` ends a coroutine; a thread can only be asked to end, by its context."""
+    """One run of a function, whose end is told once: what it returned or raised, or None when it still runs.
 
-    def __init__(self, call: Call, context: TaskContext) -> None:
+    `start()` is for any thread, and so is what is told; the rest is for the event loop. `end()` ends a coroutine; a
+    function in a thread can only be asked to end, by its context.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        context: TaskContext,
+        variables: contextvars.Context,
+        loop: asyncio.AbstractEventLoop,
+        on_end: Callable[[Ending | None], Report],
+    ) -> None:
         self._call = call
         self._context = context
-        self._left_alone = asyncio.Event()
-        self._future: asyncio.Future[Ending] | None = None
-        self._in_thread = False
+        self._variables = variables
+        self._loop = loop
+        self._name = f"brant-job-{context.job_id}"
+        self._on_end = on_end
+        self._handed_out: Awaitable[object] | None = None
+        self._told = threading.Lock()  # taken by whoever tells of the end
+        self._task: asyncio.Task[Ending] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.timed_out = False
 
-    async def run(self) -> Ending | None:
-        """What the function returned or raised; None when it was left alone and still runs."""
-        timeout_s = self._call.spec.timeout_s
-        timer = None
-        if timeout_s is not None:
-            timer = asyncio.get_running_loop().call_later(timeout_s, self._time_over)
-        try:
-            return await self._run()
-        except asyncio.CancelledError:
-            self.end()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    async def _run(self) -> Ending | None:
+    def start(self, hands: Hands) -> None:
+        if self._call.spec.timeout_s is not None:
+            self._on_loop(self._start_timer, self._call.spec.timeout_s)
         if self._call.spec.is_async:
-            self._start_on_loop(_awaited(lambda: self._call.spec.fn(*self._call.args, **self._call.kwargs)))
+            self._on_loop(self._start_task, self._called_async)
         else:
-            self._start_in_thread()
-        ending = await self._ending()
-        if ending is not None and inspect.isawaitable(handed_out := ending[0]):
-            # A plain function that hands out a coroutine: its work is done when that is.
-            self._start_on_loop(_awaited(lambda: handed_out))
-            ending = await self._ending()
-        return ending
+            hands.run(self._name, self._work)
 
     def end(self) -> None:
         self._context.give_up()
-        if self._future is not None and not self._in_thread:
-            self._future.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def leave_alone(self) -> None:
         """End it, and wait no longer than a moment for that."""
         self.end()
-        self._left_alone.set()
+        if self._task is None and not self._call.spec.is_async:
+            self._tell(None)()
+        else:
+            self._loop.call_later(_LAST_WAIT_S, lambda: self._tell(None)())
+
+    def _work(self) -> Report:
+        """In a thread."""
+        ending = self._variables.run(_called, self._call)
+        if inspect.isawaitable(handed_out := ending[0]):
+            # A plain function that hands out a coroutine: its work is done when that is.
+            self._handed_out = handed_out
+            return partial(self._on_loop, self._start_task, lambda: _awaited(lambda: handed_out))
+        return self._tell(ending)
+
+    def _called_async(self) -> Coroutine[object, object, Ending]:
+        call = self._call
+
+        def work() -> Awaitable[object]:
+            failpoint("handler.before")
+            awaitable: Awaitable[object] = call.spec.fn(*call.args, **call.kwargs)
+            return awaitable
+
+        return _awaited(work)
+
+    def _start_task(self, work: Callable[[], Coroutine[object, object, Ending]]) -> None:
+        if self._context.cancelled:
+            self._not_begun()
+            return
+        self._task = self._loop.create_task(work(), name=self._name, context=self._variables)
+        self._task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[Ending]) -> None:
+        if task.cancelled():
+            self._not_begun()
+        else:
+            error = task.exception()
+            self._tell(task.result() if error is None else (None, error))()
+
+    def _not_begun(self) -> None:
+        """Ended before it began. Python warns of a coroutine that nobody awaits, unless it is closed."""
+        if inspect.iscoroutine(self._handed_out):
+            self._handed_out.close()
+        self._tell((None, asyncio.CancelledError()))()
+
+    def _tell(self, ending: Ending | None) -> Report:
+        if not self._told.acquire(blocking=False):
+            return _nothing
+        if self._timer is not None:
+            self._on_loop(self._timer.cancel)
+        return self._on_end(ending)
+
+    def _start_timer(self, timeout_s: float) -> None:
+        if not self._told.locked():
+            self._timer = self._loop.call_later(timeout_s, self._time_over)
 
     def _time_over(self) -> None:
-        if self._future is not None and not self._future.done():
+        if not self._told.locked():
             self.timed_out = True
             self.end()
 
-    async def _ending(self) -> Ending | None:
-        assert self._future is not None  # noqa: S101
-        left_alone = asyncio.create_task(self._left_alone.wait())
-        try:
-            ends: set[asyncio.Future[Any]] = {self._future, left_alone}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if not self._in_thread:
-                await asyncio.wait({self._future}, timeout=_LAST_WAIT_S)
-        finally:
-            left_alone.cancel()
-        return _ending_of(self._future) if self._future.done() else None
+    def _on_loop(self, function: Callable[..., object], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the function was left alone
+            self._loop.call_soon_threadsafe(function, *args)
 
-    def _start_on_loop(self, work: Coroutine[object, object, Ending]) -> None:
-        self._in_thread = False
-        self._future = asyncio.get_running_loop().create_task(work, context=self._own_context())
 
-    def _start_in_thread(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._in_thread = True
-        self._future = future = loop.create_future()
-        context = self._own_context()
-
-        def work() -> None:
-            ending = context.run(_called, self._call)
-            with suppress(RuntimeError):  # the loop is closed: the function was left alone
-                loop.call_soon_threadsafe(_resolve, future, ending)
-
-        # A daemon: a function that heeds nothing must not keep the process from ending.
-        threading.Thread(target=work, name=f"brant-job-{self._context.job_id}", daemon=True).start()
-
-    def _own_context(self) -> contextvars.Context:
-        context = contextvars.copy_context()
-        context.run(enter, self._context)
-        return context
+def _nothing() -> None:
+    """Somebody else has told of the end."""
 
 
 async def _awaited(work: Callable[[], Awaitable[object]]) -> Ending:
     try:
-        return await work(), None
+        value = await work()
+        failpoint("handler.after")
     except (Exception, asyncio.CancelledError, SystemExit) as error:
         return None, error
+    return value, None
 
 
 def _called(call: Call) -> Ending:
     try:
-        return call.spec.fn(*call.args, **call.kwargs), None
+        failpoint("handler.before")
+        value = call.spec.fn(*call.args, **call.kwargs)
+        if not inspect.isawaitable(value):
+            failpoint("handler.after")
     except BaseException as error:
         return None, error
-
-
-def _resolve(future: asyncio.Future[Ending], ending: Ending) -> None:
-    if not future.done():
-        future.set_result(ending)
-
-
-def _ending_of(future: asyncio.Future[Ending]) -> Ending:
-    # Cancelled when it had not begun.
-    return (None, asyncio.CancelledError()) if future.cancelled() else future.result()
+    return value, None

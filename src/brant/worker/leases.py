@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -41,6 +42,7 @@ class LeaseKeeper:
         self._leases: set[Lease] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._sleeps_until = 0.0
         self._ended = False
 
     def keep(self, lease: Lease) -> None:
@@ -49,7 +51,9 @@ class LeaseKeeper:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="brant-leases", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
+            # Not for each job: most have a longer lease left than those before them.
+            if lease.renew_at < self._sleeps_until:
+                self._changed.notify_all()
 
     def drop(self, lease: Lease) -> None:
         with self._changed:
@@ -77,6 +81,7 @@ class LeaseKeeper:
                 left = None if lease is None else lease.renew_at - self._monotonic()
                 if left is not None and left <= 0:
                     return lease
+                self._sleeps_until = math.inf if lease is None else lease.renew_at
                 self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
             return None
 

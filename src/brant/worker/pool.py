@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from brant.arguments import seconds, whole
@@ -17,14 +16,14 @@ from brant.tasks import registry as process_registry
 from brant.worker.bench import Bench
 from brant.worker.events import Observer, Observers, WorkerEvent
 from brant.worker.execution import Tools
+from brant.worker.hands import Hands
 from brant.worker.leases import LeaseKeeper
+from brant.worker.stopping import Stop
 
 if TYPE_CHECKING:
     from brant.database import Database
 
 _LEADER_POLL_S = 5.0
-# Besides one for each queue's looks: for settling.
-_SETTLING_THREADS = 4
 
 
 class Worker:
@@ -63,43 +62,31 @@ class Worker:
         self._grace_s = seconds(grace_s, "grace_s", minimum=0)
         self._drain = drain
         self._observers = Observers(observers)
-        self._stopping = asyncio.Event()
-        self._now = asyncio.Event()
-        self._stop_asked = self._now_asked = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = Stop()
+        self._has_run = False
         self._benches: list[Bench] = []
 
     def stop(self, *, now: bool = False) -> None:
         """Stop softly, or at once; from any thread, and from a signal handler."""
-        # Noted first: either the loop is there and told, or it finds the note when it starts.
-        self._stop_asked = True
-        self._now_asked |= now
-        if self._loop is not None:
-            with suppress(RuntimeError):  # it has ended, and its loop is closed
-                self._loop.call_soon_threadsafe(self._heed)
-
-    def _heed(self) -> None:
-        if self._stop_asked:
-            self._stopping.set()
-        if self._now_asked:
-            self._now.set()
+        self._stop.ask(now=now)
 
     async def run(self, stop_event: asyncio.Event | None = None) -> None:
         """Work until stopped, by `stop()`, by `stop_event`, or, when draining, once nothing is due.
 
         Cancelling this stops it softly, cancelling it again at once.
         """
-        if self._loop is not None:
+        if self._has_run:
             raise BrantError("this Worker has run already: make a new one")
-        self._loop = asyncio.get_running_loop()
-        self._heed()
+        self._has_run = True
+        loop = asyncio.get_running_loop()
+        self._stop.tell(loop)
         leases = LeaseKeeper(self.db._storage.clock, self._tell_trouble)
-        desk = ThreadPoolExecutor(len(self._queues) + _SETTLING_THREADS, thread_name_prefix="brant-worker")
-        tools = Tools(self._registry, self._observers, leases, desk)
+        hands = Hands()
+        tools = Tools(self._registry, self._observers, leases, hands, loop, contextvars.copy_context())
         helpers: list[asyncio.Task[None]] = []
         try:
             self._benches = [
-                Bench(queue, slots, tools, self._stopping, self._stop_if_drained) for queue, slots in self._queues
+                Bench(queue, slots, tools, self._stop, self._stop_if_drained) for queue, slots in self._queues
             ]
             helpers = self._start_helpers(stop_event)
             await self._work()
@@ -108,7 +95,7 @@ class Worker:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
             leases.end()
-            desk.shutdown(wait=False)
+            hands.end()
             self._observers.tell(WorkerEvent("stop", ",".join(queue.name for queue, _ in self._queues)))
 
     def _start_helpers(self, stop_event: asyncio.Event | None) -> list[asyncio.Task[None]]:
@@ -118,40 +105,35 @@ class Worker:
         return helpers
 
     async def _work(self) -> None:
-        working = [asyncio.create_task(self._work_at(bench)) for bench in self._benches]
+        working = [asyncio.create_task(bench.work(self._grace_s)) for bench in self._benches]
         try:
             await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            self._stopping.set()
+            self._stop.ask()
             await asyncio.gather(*working, return_exceptions=True)
         for task in working:
             task.result()
-
-    async def _work_at(self, bench: Bench) -> None:
-        try:
-            await bench.work()
-        finally:
-            await bench.finish(self._grace_s, self._now)
 
     async def _follow(self, stop_event: asyncio.Event) -> None:
         await stop_event.wait()
         self.stop()
 
-    async def _stop_if_drained(self) -> None:
+    def _stop_if_drained(self) -> None:
         """Only when all queues are idle at once: a task of one may have enqueued to another."""
         if not self._drain or not all(bench.is_idle for bench in self._benches):
             return
-        dues = [await asyncio.to_thread(queue.due_in) for queue, _ in self._queues]
+        dues = [queue.due_in() for queue, _ in self._queues]
         if 0 not in dues and all(bench.is_idle for bench in self._benches):
             self.stop()
 
     async def _run_scheduler(self) -> None:
         """Lead when nobody else does; stand by otherwise."""
         scheduler = self.db.scheduler()
+        scheduler.shorten_lock()
         while True:
             try:
                 if await asyncio.to_thread(scheduler.schedules):
-                    await scheduler.run(self._stopping)
+                    await scheduler.run(self._stop.heeded)
                     return
             except (LockHeld, LeadershipLost):
                 pass

@@ -38,8 +38,8 @@ def examine(session: Session, path: str, watch: FileWatch, log_is_pinned: Callab
         problems.append(
             f"the write-ahead log has {log_bytes} bytes: some connection keeps an old snapshot open; find and end it"
         )
-    if watch.degraded:
-        problems.append(f"wake-ups are degraded: {watch.degraded}")
+    if trouble := watch.failure or watch.degraded:
+        problems.append(f"wake-ups are degraded: {trouble}")
     problems += [f"the schedule {name!r} is parked; update or re-add it" for name in parked]
     problems += [
         f"the table {table} of an early Honker could not be taken over; move its rows to _honker_live, and drop it"

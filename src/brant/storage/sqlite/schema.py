@@ -11,7 +11,7 @@ from brant.errors import StorageError
 from brant.storage.session import Session
 from brant.storage.sqlite.connection import FOLDER, SqliteSession
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def prepare(session: SqliteSession) -> None:

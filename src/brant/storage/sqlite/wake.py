@@ -7,6 +7,7 @@ path and never opened: closing a descriptor of one would drop the locks that SQL
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import sys
@@ -15,7 +16,8 @@ import time
 import weakref
 from collections.abc import Callable
 
-from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced, StorageError
+from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced
+from brant.storage.sqlite.inotify import Inotify
 from brant.storage.subscription import Subscribers, Subscription
 
 TYPE_CHECKING = False
@@ -26,10 +28,12 @@ CHECK_S: Final = 0.5  # how often the file's identity is checked, and commits ar
 FIRST_LOOK_S: Final = 0.000_05  # an event comes before its commit is visible: look again after this long,
 SETTLE_S: Final = 0.1  # then less and less often, until nothing has happened for this long
 CALM_ROUNDS: Final = 4  # while events do not cease the pause doubles, so many times: a busy writer needs the GIL
+OWN_PAUSE_S: Final = 0.005  # between looks while this process itself commits, since each of its commits looks, too
+OWN_FOR_S: Final = 0.02
 BUSY_POLL_S: Final = 0.001
 IDLE_POLL_S: Final = 0.05
 BUSY_FOR_S: Final = 1.0  # how long a polled file counts as busy after a commit
-IN_MODIFY: Final = 0x2
+RECOVERY_S: Final = 1.0  # after an error, the next look
 Connect = Callable[[], sqlite3.Connection]
 
 
@@ -43,7 +47,8 @@ class FileWatch:
         self, path: str, connect: Connect, mode: Literal["auto", "poll"] = "auto", poll_s: float | None = None
     ) -> None:
         self.subscribers = Subscribers()
-        self.degraded: str | None = None  # why inotify is not in use, or the last error
+        self.degraded: str | None = None  # why inotify is not in use, or the last error of the connection
+        self.failure: str | None = None  # the error that keeps the watcher from looking, until it works again
         self._path = os.path.join(os.getcwd(), path)
         self._wal = os.path.realpath(self._path) + "-wal"
         self._known: dict[str, tuple[int, int]] = {}
@@ -60,7 +65,7 @@ class FileWatch:
         self._poll_s = poll_s  # None: often while there are commits, less often without
         self._watch: int | None = None
         self._burst = 0
-        self._active = self._next_look = self._next_check = 0.0
+        self._active = self._next_look = self._next_check = self._own_commit = 0.0
         _files.add(self)
 
     @property
@@ -80,6 +85,7 @@ class FileWatch:
 
     def committed(self) -> None:
         """Ring for a commit that this process has just made, unless the watcher was faster."""
+        self._own_commit = time.monotonic()
         self.look()
 
     def look(self) -> bool:
@@ -112,11 +118,18 @@ class FileWatch:
             self._disconnect()
         _Watcher.forget(self)
 
-    def give_up(self, error: Exception) -> None:
-        """Close after an error in the watcher: nobody must wait for nothing."""
+    def give_up(self, error: DatabaseReplaced) -> None:
+        """Close: nobody must wait for what will never come."""
         self._warn(repr(error))
-        expected = isinstance(error, DatabaseReplaced)
-        self.close(error if expected else StorageError(f"the watcher of {self._path} failed: {error!r}"))
+        self.close(error)
+
+    def falter(self, error: BaseException) -> None:
+        """After an error in the watcher: try again soon, and have everybody look for themselves meanwhile."""
+        if (problem := repr(error)) != self.failure:
+            self.failure = problem
+            self._log(problem)
+        self._next_look = self._next_check = time.monotonic() + RECOVERY_S
+        self.subscribers.ring_all()
 
     def disown(self) -> None:
         """Let go of what belongs to the parent process, in a forked child."""
@@ -168,46 +181,14 @@ class FileWatch:
             self._connection = None
 
     def _warn(self, problem: str) -> None:
-        import logging  # slow to import, and hardly ever needed
-
         if problem != self.degraded:
             self.degraded = problem
-            logging.getLogger("brant.watcher").warning("watching %s: %s", self._path, problem)
+            self._log(problem)
 
+    def _log(self, problem: str) -> None:
+        import logging  # slow to import, and hardly ever needed
 
-class _Inotify:
-    """The few calls that are needed. A watch is set on a path and opens no descriptor on the file."""
-
-    def __init__(self) -> None:
-        import ctypes
-        import select
-
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._errno = ctypes.get_errno
-        self.fd = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        self._events = select.poll()
-        self._events.register(self.fd, select.POLLIN)
-
-    def watch(self, path: str) -> int:
-        return self._checked(self._libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY))
-
-    def unwatch(self, watch: int) -> None:
-        self._libc.inotify_rm_watch(self.fd, watch)
-
-    def interrupt(self, path: str) -> None:
-        """End a wait() in another thread: the kernel confirms the end of any watch with an event."""
-        self.unwatch(self._libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY))
-
-    def wait(self, seconds: float) -> set[int]:
-        """The watches whose files were written to, once there are any or the time is over."""
-        events = os.read(self.fd, 1 << 16) if self._events.poll(seconds * 1000) else b""
-        # An event is four integers, the watch first; a name would follow in those of a directory only.
-        return set(memoryview(events).cast("i")[::4])
-
-    def _checked(self, result: int) -> int:
-        if result < 0:
-            raise OSError(self._errno(), os.strerror(self._errno()))
-        return result
+        logging.getLogger("brant.watcher").warning("watching %s: %s", self._path, problem)
 
 
 class _Watcher:
@@ -218,7 +199,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self._files: set[FileWatch] = set()
-        self._inotify: _Inotify | None = None
+        self._inotify: Inotify | None = None
         threading.Thread(target=self._run, name="brant-watcher", daemon=True).start()
 
     @classmethod
@@ -235,7 +216,7 @@ class _Watcher:
     @classmethod
     def forget(cls, file: FileWatch) -> None:
         with cls.lock:
-            watch, file._watch = file._watch, None
+            watch, file._watch, file.failure = file._watch, None, None
             if watcher := cls.current:
                 watcher._files.discard(file)
                 # Two FileWatches of one file share the kernel's watch.
@@ -256,29 +237,54 @@ class _Watcher:
         """Have the kernel tell of writes to `-wal`. Repeated at each check, since `-wal` may have come later."""
         if file._wants_inotify:
             try:
-                self._inotify = self._inotify or _Inotify()
+                self._inotify = self._inotify or Inotify()
                 watch, problem = self._inotify.watch(file._wal), None
             except Exception as error:  # whatever it is, polling is left
                 watch, problem = None, f"no inotify on {file._wal}: {error}"
+                if isinstance(error, OSError) and error.errno in (errno.EBADF, errno.EINVAL):
+                    # No inotify any more: somebody has closed it.
+                    self._drop_inotify()
             if watch is None or watch != file._watch:
                 file._watch, file.degraded = watch, problem
 
     def _run(self) -> None:
         while True:
-            with _Watcher.lock:
-                files = tuple(self._files)
-                if not files:
-                    _Watcher.current = None
-                    break
             try:
-                written = self._wait(min(file._next_look for file in files) - time.monotonic())
-                for file in files:
-                    self._serve(file, time.monotonic(), file._watch in written)
-            except Exception as error:
-                for file in files:
-                    file.give_up(error)
+                if not self._look_around():
+                    break
+            except BaseException as error:  # whatever it is: were this thread to end, nobody would look
+                self._falter(error)
+                time.sleep(RECOVERY_S)
         if self._inotify:
             os.close(self._inotify.fd)
+
+    def _look_around(self) -> bool:
+        """Wait for what is next; False when no file is left."""
+        with _Watcher.lock:
+            files = tuple(self._files)
+            if not files:
+                _Watcher.current = None
+                return False
+        if all(time.monotonic() - file._own_commit < OWN_FOR_S for file in files):
+            # Deaf to the kernel meanwhile: to be woken by each of one's own commits costs more than the commits.
+            time.sleep(OWN_PAUSE_S)
+        written = self._wait(min(file._next_look for file in files) - time.monotonic())
+        for file in files:
+            self._serve(file, time.monotonic(), file._watch in written)
+        return True
+
+    def _falter(self, error: BaseException) -> None:
+        with _Watcher.lock:
+            if isinstance(error, OSError):
+                self._drop_inotify()
+            for file in self._files:
+                file.falter(error)
+
+    def _drop_inotify(self) -> None:
+        """Start anew at the next check. Not closed: whoever has closed it may have been given its number."""
+        self._inotify = None
+        for file in self._files:
+            file._watch = None
 
     def _wait(self, seconds: float) -> set[int]:
         if self._inotify and not 0 < seconds < 0.001:  # poll() counts whole milliseconds
@@ -309,8 +315,11 @@ class _Watcher:
                 pause = max(FIRST_LOOK_S * 2**file._burst, quiet) if quiet < SETTLE_S else CHECK_S
             file._next_look = min(file._next_check, now + pause)
             file._burst = min(file._burst + 1, CALM_ROUNDS) if written else 0
-        except Exception as error:
+            file.failure = None
+        except DatabaseReplaced as error:
             file.give_up(error)
+        except Exception as error:
+            file.falter(error)
 
 
 _files: weakref.WeakSet[FileWatch] = weakref.WeakSet()

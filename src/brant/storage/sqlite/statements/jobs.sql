@@ -19,9 +19,17 @@ CAST(payload AS BLOB)
 -- fragment: job_columns
 id, queue, {{payload}}, state, priority, run_at, worker_id, claim_expires_at, attempts, max_attempts, created_at, expires_at
 
+-- Also of a job that its limit holds back.
+-- fragment: own_run_at
+coalesce((SELECT limited.run_at FROM _brant_limited AS limited WHERE limited.job_id = id), run_at)
+
 -- The plus: without it SQLite scans the table where this stands behind RETURNING.
 -- fragment: wants_events
 (SELECT events FROM _brant_queues WHERE name = +queue)
+
+-- What is told of a job that is deleted; the plus as above.
+-- fragment: gone_columns
+id, queue, attempts, {{wants_events}}, (SELECT batch_id FROM _brant_batch_jobs WHERE job_id = +id)
 
 -- Steps from one priority to the next lower one and seeks the due rows of each, so that delayed rows are never
 -- walked. CROSS JOIN and the index fix the order: priority, run_at, id.
@@ -77,16 +85,19 @@ WHERE {{some_lapsed_unique}} AND EXISTS (SELECT 1 FROM _honker_live WHERE id = j
 DELETE FROM _brant_unique
 WHERE {{some_lapsed_unique}} AND NOT EXISTS (SELECT 1 FROM _honker_live WHERE id = job_id)
 
+-- fragment: any_lapsed
+EXISTS (
+    SELECT 1 FROM _honker_live WHERE queue = :queue AND state = 'processing' AND claim_expires_at < :second
+) OR EXISTS (
+    SELECT 1 FROM _honker_live
+    WHERE queue = :queue AND state = 'processing' AND claim_expires_at > :second AND claim_expires_at < :now
+)
+
 -- name: claim_upkeep
 SELECT
     coalesce((SELECT paused FROM _brant_queues WHERE name = :queue), 0),
     coalesce((SELECT events FROM _brant_queues WHERE name = :queue), 0),
-    EXISTS (
-        SELECT 1 FROM _honker_live WHERE queue = :queue AND state = 'processing' AND claim_expires_at < :second
-    ) OR EXISTS (
-        SELECT 1 FROM _honker_live
-        WHERE queue = :queue AND state = 'processing' AND claim_expires_at > :second AND claim_expires_at < :now
-    ),
+    {{any_lapsed}},
     EXISTS (
         SELECT 1 FROM _honker_live INDEXED BY _brant_live_exhausted
         WHERE queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= :now
@@ -94,15 +105,19 @@ SELECT
     (SELECT count(*) FROM (
         SELECT 1 FROM _honker_live INDEXED BY _brant_live_expiring
         WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now LIMIT 100
-    )) = 100
+    )),
+    {{has_limits}}
+
+-- fragment: claimed_columns
+{{job_columns}},
+    CASE WHEN attempts > 1
+    THEN (SELECT error FROM _brant_attempts WHERE job_id = _honker_live.id ORDER BY rowid DESC LIMIT 1) END
 
 -- name: claim
 UPDATE _honker_live
 SET state = 'processing', worker_id = :worker, claim_expires_at = :lease_end, attempts = attempts + 1
 WHERE id IN (SELECT job.id {{ready_from}} LIMIT :limit)
-RETURNING {{job_columns}},
-    CASE WHEN attempts > 1
-    THEN (SELECT error FROM _brant_attempts WHERE job_id = _honker_live.id ORDER BY rowid DESC LIMIT 1) END
+RETURNING {{claimed_columns}}
 
 -- name: lapsed_jobs
 SELECT id, attempts >= max_attempts, expires_at IS NOT NULL AND expires_at <= :now
@@ -129,12 +144,12 @@ WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expire
 -- name: bury
 INSERT OR REPLACE INTO _honker_dead
     (id, queue, payload, priority, run_at, attempts, max_attempts, last_error, created_at, died_at)
-SELECT id, queue, payload, priority, run_at, attempts, max_attempts, :error, created_at, :second
+SELECT id, queue, payload, priority, {{own_run_at}}, attempts, max_attempts, :error, created_at, :second
 FROM _honker_live WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: drop_jobs
 DELETE FROM _honker_live WHERE id IN (SELECT value FROM json_each(:ids))
-RETURNING id, queue, attempts, {{wants_events}}
+RETURNING {{gone_columns}}
 
 -- fragment: leases
 FROM _honker_live INDEXED BY _honker_live_processing_deadline
@@ -154,16 +169,15 @@ WHERE queue = :queue AND state = 'processing' AND {{held}}
 -- name: claimable
 SELECT
     coalesce((SELECT paused FROM _brant_queues WHERE name = :queue), 0),
-    EXISTS (SELECT 1 {{ready_from}}) OR EXISTS (
-        SELECT 1 FROM _honker_live WHERE queue = :queue AND state = 'processing' AND claim_expires_at < :second
-    ) OR EXISTS (
-        SELECT 1 FROM _honker_live
-        WHERE queue = :queue AND state = 'processing' AND claim_expires_at > :second AND claim_expires_at < :now
-    ) OR EXISTS (
+    {{has_limits}},
+    EXISTS (SELECT 1 {{ready_from}}) OR {{any_lapsed}} OR EXISTS (
         SELECT 1 FROM _honker_live INDEXED BY _brant_live_exhausted
         WHERE queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= :now
     ),
-    (SELECT min(run_at) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at > :now),
+    (
+        SELECT min(run_at) FROM _honker_live
+        WHERE queue = :queue AND state = 'pending' AND run_at > :now AND run_at < {{held_back}}
+    ),
     (SELECT min(lease_end + (typeof(lease_end) = 'integer')) FROM (
         SELECT {{next_lease_end}} AS lease_end
         UNION ALL
@@ -173,8 +187,10 @@ SELECT
 -- name: next_claim_at
 SELECT min(at) FROM (
     SELECT min(run_at) AS at FROM _honker_live
-    WHERE queue = :queue AND state = 'pending' AND run_at > :now AND attempts < max_attempts
+    WHERE queue = :queue AND state = 'pending' AND run_at > :now AND run_at < {{held_back}} AND attempts < max_attempts
         AND (expires_at IS NULL OR expires_at > :now)
+    UNION ALL
+    SELECT min(wake_at) FROM _brant_limits INDEXED BY _brant_limits_waking WHERE queue = :queue AND wake_at > :now
     UNION ALL
     SELECT min(lease_end + (typeof(lease_end) = 'integer')) FROM (
         SELECT {{next_lease_end_to_retry}} AS lease_end
@@ -184,8 +200,9 @@ SELECT min(at) FROM (
 )
 
 -- name: ack
-DELETE FROM _honker_live WHERE {{owned}} RETURNING id, queue, attempts, {{wants_events}}
+DELETE FROM _honker_live WHERE {{owned}} RETURNING {{gone_columns}}
 
+-- Without the batch: the look-up of each job's batch would show in the cost of large batches.
 -- name: ack_many
 DELETE FROM _honker_live
 WHERE id IN (SELECT value FROM json_each(:ids)) AND worker_id = :worker AND {{held}}
@@ -218,10 +235,13 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND worker_id = :worker AND stat
 RETURNING id
 
 -- name: cancel
-DELETE FROM _honker_live WHERE id = :id RETURNING id, queue, attempts, {{wants_events}}
+DELETE FROM _honker_live WHERE id = :id RETURNING {{gone_columns}}
 
 -- name: get_job
-SELECT {{job_columns}} FROM _honker_live WHERE id = :id
+SELECT
+    id, queue, {{payload}}, state, priority, {{own_run_at}}, worker_id, claim_expires_at, attempts, max_attempts, created_at,
+    expires_at
+FROM _honker_live WHERE id = :id
 
 -- name: last_job_id
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = '_honker_live'

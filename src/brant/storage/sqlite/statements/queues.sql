@@ -14,7 +14,9 @@ UNION SELECT name FROM _brant_queues
 INSERT OR IGNORE INTO _brant_queues (name) VALUES (:queue)
 
 -- name: forget_queue
-DELETE FROM _brant_queues WHERE name = :queue AND paused = 0 AND events = 0
+DELETE FROM _brant_queues
+WHERE name = :queue AND paused = 0 AND events = 0
+    AND NOT EXISTS (SELECT 1 FROM _brant_limits WHERE queue = :queue AND key = '')
 
 -- name: pause_queue
 INSERT INTO _brant_queues (name, paused) VALUES (:queue, :paused)
@@ -49,7 +51,10 @@ SELECT
     (SELECT count(*) FROM _honker_live WHERE queue = :queue AND state = 'processing'),
     (SELECT count(*) FROM _honker_dead WHERE queue = :queue),
     (SELECT min(run_at) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at <= :now),
-    (SELECT min(run_at) FROM _honker_live WHERE queue = :queue AND state = 'pending' AND run_at > :now),
+    (
+        SELECT min(run_at) FROM _honker_live
+        WHERE queue = :queue AND state = 'pending' AND run_at > :now AND run_at < {{held_back}}
+    ),
     coalesce((SELECT paused FROM _brant_queues WHERE name = :queue), 0)
 
 -- name: queue_has_rows
@@ -57,7 +62,7 @@ SELECT EXISTS (SELECT 1 FROM _honker_live WHERE queue = :queue AND state IN ('pe
 
 -- name: delete_queue
 DELETE FROM _honker_live WHERE queue = :queue AND state IN ('pending', 'processing')
-RETURNING id, queue, attempts, {{wants_events}}
+RETURNING {{gone_columns}}
 
 -- fragment: in_range
 (:after IS NULL OR job.id > :after) AND (:before IS NULL OR job.id < :before)
@@ -113,7 +118,7 @@ DELETE FROM _brant_unique WHERE job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: delete_id
 DELETE FROM _honker_live WHERE id = :id AND queue = :queue AND {{not_leased}}
-RETURNING id, queue, attempts, {{wants_events}}
+RETURNING {{gone_columns}}
 
 -- fragment: dead_columns
 id, queue, {{payload}}, priority, run_at, attempts, max_attempts, last_error, created_at, died_at

@@ -7,6 +7,11 @@ UNION ALL SELECT 'live', count(*) FROM _honker_live
 UNION ALL SELECT 'dead', count(*) FROM _honker_dead
 UNION ALL SELECT 'attempts', count(*) FROM _brant_attempts
 UNION ALL SELECT 'unique', count(*) FROM _brant_unique
+UNION ALL SELECT 'limits', count(*) FROM _brant_limits
+UNION ALL SELECT 'limited', count(*) FROM _brant_limited
+UNION ALL SELECT 'starts', count(*) FROM _brant_starts
+UNION ALL SELECT 'batches', count(*) FROM _brant_batches
+UNION ALL SELECT 'batch_jobs', count(*) FROM _brant_batch_jobs
 UNION ALL SELECT 'results', count(*) FROM _honker_results
 UNION ALL SELECT 'stream', count(*) FROM _honker_stream
 UNION ALL SELECT 'stream_consumers', count(*) FROM _honker_stream_consumers
@@ -80,6 +85,18 @@ iif(:missed_is_broken, CAST(:missed AS TEXT), :missed)
 -- fragment: loaded_owner
 iif(:owner_is_broken, CAST(:owner AS TEXT), :owner)
 
+-- fragment: loaded_note
+iif(:note_is_broken, CAST(:note AS TEXT), :note)
+
+-- fragment: loaded_then_queue
+iif(:then_queue_is_broken, CAST(:then_queue AS TEXT), :then_queue)
+
+-- fragment: loaded_then_payload
+iif(:then_payload_is_broken, CAST(:then_payload AS TEXT), :then_payload)
+
+-- fragment: loaded_then_path
+iif(:then_path_is_broken, CAST(:then_path AS TEXT), :then_path)
+
 -- name: dump_queues
 SELECT name, paused, events FROM _brant_queues ORDER BY name
 
@@ -134,6 +151,49 @@ SELECT queue, key, job_id, expires_at FROM _brant_unique ORDER BY queue, key
 -- name: load_unique
 INSERT INTO _brant_unique (queue, key, job_id, expires_at)
 VALUES ({{loaded_queue}}, {{loaded_key}}, :job_id, :expires_at)
+
+-- name: dump_batches
+SELECT
+    id, note, then_queue, then_payload, then_path, then_priority, then_max_attempts, then_expires_s,
+    then_job_id, total, succeeded, dead, cancelled, sealed, settled, created_at, settled_at, keep_s
+FROM _brant_batches ORDER BY id
+
+-- name: load_batches
+INSERT INTO _brant_batches (
+    id, note, then_queue, then_payload, then_path, then_priority, then_max_attempts, then_expires_s,
+    then_job_id, total, succeeded, dead, cancelled, sealed, settled, created_at, settled_at, keep_s
+)
+VALUES (
+    :id, {{loaded_note}}, {{loaded_then_queue}}, {{loaded_then_payload}}, {{loaded_then_path}}, :then_priority, :then_max_attempts, :then_expires_s,
+    :then_job_id, :total, :succeeded, :dead, :cancelled, :sealed, :settled, :created_at, :settled_at, :keep_s
+)
+
+-- name: dump_batch_jobs
+SELECT job_id, batch_id, state FROM _brant_batch_jobs ORDER BY job_id
+
+-- name: load_batch_jobs
+INSERT INTO _brant_batch_jobs (job_id, batch_id, state) VALUES (:job_id, :batch_id, {{loaded_state}})
+
+-- name: dump_limits
+SELECT queue, key, max_running, max_starts, per_s, wake_at, forget_at FROM _brant_limits ORDER BY queue, key
+
+-- name: load_limits
+INSERT INTO _brant_limits (queue, key, max_running, max_starts, per_s, wake_at, forget_at)
+VALUES ({{loaded_queue}}, {{loaded_key}}, :max_running, :max_starts, :per_s, :wake_at, :forget_at)
+
+-- name: dump_limited
+SELECT job_id, queue, key, running, priority, run_at FROM _brant_limited ORDER BY job_id
+
+-- name: load_limited
+INSERT INTO _brant_limited (job_id, queue, key, running, priority, run_at)
+VALUES (:job_id, {{loaded_queue}}, {{loaded_key}}, :running, :priority, :run_at)
+
+-- name: dump_starts
+SELECT queue, key, number, started_at FROM _brant_starts ORDER BY queue, key, number
+
+-- name: load_starts
+INSERT INTO _brant_starts (queue, key, number, started_at)
+VALUES ({{loaded_queue}}, {{loaded_key}}, :number, :started_at)
 
 -- name: dump_results
 SELECT job_id, value, created_at, expires_at FROM _honker_results ORDER BY job_id

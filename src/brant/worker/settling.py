@@ -1,0 +1,199 @@
+"""Settling jobs by how their functions ended: all that ended meanwhile in one commit, each by its own claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from brant.arguments import encode
+from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced, InvalidValue
+from brant.failpoint import failpoint
+from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze
+from brant.storage.session import Session
+from brant.transaction import Transaction
+from brant.worker.execution import Execution, GiveBack, StillRunning
+
+if TYPE_CHECKING:
+    from brant.database import Database
+
+_DELAY_WITHOUT_TASK_S = 60.0
+_BAD_OUTCOME = (InvalidValue, TypeError, ValueError, ArithmeticError)
+
+
+class Settlement:
+    """What becomes of one job."""
+
+    def __init__(self, execution: Execution, outcome: object) -> None:
+        self.execution = execution
+        self._outcome = outcome
+        self._result: str | None = None
+        self._event = ""
+        self._error: str | None = None
+        self._trouble: str | None = None
+
+    @property
+    def step(self) -> str | None:
+        """What is booked, by the names of the failpoints; None for what has no name there."""
+        if self.execution.has_acked:
+            return None
+        match self._outcome:
+            case Retry():
+                return "dead" if self._is_last_attempt else "retry"
+            case Dead():
+                return "dead"
+            case Outcome():
+                return None
+        return "ack"
+
+    def prepare(self) -> bool:
+        """What can be done before the write lock is taken; False when that was all."""
+        if isinstance(self._outcome, StillRunning):
+            self.execution.tell("lost", "cut off while it ran: the lease runs out by itself")
+            return False
+        spec = self.execution.spec
+        if not isinstance(self._outcome, Outcome) and spec is not None and spec.store_result:
+            try:
+                self._result = encode(self._outcome)
+            except TypeError as error:
+                # The work is done: that its answer can't be stored is no reason to do it again.
+                self._trouble = f"the result was not stored: {error}"
+            except _BAD_OUTCOME as error:
+                self.mend(error)
+        return True
+
+    def book(self, tx: Transaction) -> None:
+        """Write it; what is then told is told once this is committed."""
+        job = self.execution.job
+        match self._outcome:
+            case _ if self.execution.has_acked:
+                self._book_committed(tx)
+            case GiveBack() as reason:
+                self._is("release" if job.release(tx=tx) else "lost", str(reason))
+            case Retry(after_s=after, reason=text):
+                held = job.retry(self._delay() if after is None else after, text, tx=tx)
+                self._is(("dead" if self._is_last_attempt else "retry") if held else "lost", text)
+            case Snooze(for_s=pause):
+                self._is("snooze" if job.release(delay_s=pause, tx=tx) else "lost")
+            case Dead(reason=text):
+                self._is("dead" if job.fail(text, tx=tx) else "lost", text)
+            case Cancel(reason=text):
+                self._is("cancel" if job.ack(tx=tx) else "lost", text)
+            case _:
+                self._book_value(tx)
+
+    def _book_value(self, tx: Transaction) -> None:
+        job, session = self.execution.job, tx.session()
+        # A claim that was lost leaves no result either.
+        if session.ack(job.id, job.worker_id, job.attempts):
+            self._save(session)
+            self._is("success")
+        else:
+            self._is("lost", f"{job!r} is no longer claimed by {job.worker_id!r}")
+
+    def _book_committed(self, tx: Transaction) -> None:
+        """The task has acked its job in its own transaction: whatever came then can't undo that."""
+        if isinstance(self._outcome, Outcome):
+            text = self._outcome or type(self._outcome).__name__
+            self._trouble = f"after its transaction had committed: {text}"
+        self._save(tx.session())
+        self._is("success")
+
+    def _save(self, session: Session) -> None:
+        spec = self.execution.spec
+        if self._result is not None and spec is not None:
+            session.save_result(self.execution.job.id, self._result, spec.result_ttl_s)
+
+    def conclude(self) -> None:
+        """Once it is committed."""
+        try:
+            if (step := self.step) is not None:
+                failpoint(f"{step}.after")
+        except Exception as error:
+            self.fail(error)
+            return
+        if self._trouble is not None:
+            self.execution.tell("trouble", self._trouble)
+        self.execution.tell(self._event, self._error)
+
+    def mend(self, error: Exception) -> None:
+        """The outcome itself is bad, such as a delay that is no number."""
+        kind, self._result = type(self._outcome).__name__, None
+        self._outcome = Retry(_DELAY_WITHOUT_TASK_S, f"the task ended with a bad {kind}: {error}")
+
+    def fail(self, error: Exception) -> None:
+        """An error of the worker's own: the job waits for its lease to end."""
+        self.execution.tell("trouble", f"an execution failed: {error!r}")
+
+    def is_hopeless(self, error: BrantError) -> bool:
+        gone = isinstance(error, (DatabaseClosed, DatabaseReplaced))
+        return gone or self.execution.is_cut_off or self.execution.lease_left_s < 0
+
+    def _is(self, event: str, error: str | None = None) -> None:
+        self._event, self._error = event, error
+
+    @property
+    def _is_last_attempt(self) -> bool:
+        return self.execution.job.attempts >= self.execution.job.max_attempts
+
+    def _delay(self) -> float:
+        spec = self.execution.spec
+        return _DELAY_WITHOUT_TASK_S if spec is None else spec.delay_after(self.execution.job.attempts)
+
+
+class Settler:
+    """Settles groups. One that fails does not spoil the others: they are settled without it."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def settle(self, group: list[Settlement]) -> list[Settlement]:
+        """Gives those that could not be settled yet, which are worth another try in a while."""
+        again: list[Settlement] = []
+        group = [each for each in group if self._is_ready(each)]
+        while group:
+            at_fault, error = self._commit(group)
+            if error is None:
+                break
+            # All of them where it is the database.
+            blamed = group if at_fault is None else [at_fault]
+            group = [each for each in group if each not in blamed]
+            for each in blamed:
+                if isinstance(error, _BAD_OUTCOME):
+                    each.mend(error)
+                    group.append(each)
+                elif isinstance(error, BrantError):
+                    again += self._postponed(each, error)
+                else:
+                    each.fail(error)
+        return again
+
+    def _is_ready(self, settlement: Settlement) -> bool:
+        try:
+            if not settlement.prepare():
+                return False
+            if (step := settlement.step) is not None:
+                failpoint(f"{step}.before")
+        except Exception as error:
+            settlement.fail(error)
+            return False
+        return True
+
+    def _commit(self, group: list[Settlement]) -> tuple[Settlement | None, Exception | None]:
+        """Gives what went wrong, and with which of them."""
+        current = None
+        try:
+            with self._db.transaction() as tx:
+                for current in group:
+                    current.book(tx)
+                current = None
+        except Exception as error:
+            return current, error
+        for each in group:
+            each.conclude()
+        return None, None
+
+    def _postponed(self, settlement: Settlement, error: BrantError) -> list[Settlement]:
+        if settlement.is_hopeless(error):
+            settlement.execution.tell("lost", f"the job could not be settled: {error}")
+            return []
+        settlement.execution.tell("trouble", f"the job could not be settled yet: {error}")
+        return [settlement]
