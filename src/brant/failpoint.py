@@ -32,7 +32,8 @@ _PIPELINE_POINTS = (
     "compact.after_swaps",
     "compact.after_log",
 )
-POINTS = (*(f"{step}.{side}" for step in _STEPS for side in ("before", "after")), *_PIPELINE_POINTS)
+_INBOX_POINTS = ("inbox.before_commit", "inbox.after_commit")
+POINTS = (*(f"{step}.{side}" for step in _STEPS for side in ("before", "after")), *_PIPELINE_POINTS, *_INBOX_POINTS)
 _EXIT_CODE = 70
 
 

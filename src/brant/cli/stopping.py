@@ -25,6 +25,11 @@ class StopSignals:
     def requested(self) -> bool:
         return self.number is not None
 
+    @property
+    def exit_code(self) -> int:
+        """Of a command that was stopped before it was done; 0 when none was asked for."""
+        return 0 if self.number is None else 128 + self.number
+
     def raise_if_requested(self) -> None:
         """End the command as the signal would have done."""
         if self.number == signal.SIGINT:

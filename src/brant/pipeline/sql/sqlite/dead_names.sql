@@ -1,0 +1,1 @@
+SELECT DISTINCT queue FROM _honker_dead

@@ -1,0 +1,1 @@
+SELECT offset FROM _honker_stream WHERE offset > :after AND offset <= :until ORDER BY offset LIMIT 1 OFFSET :skip

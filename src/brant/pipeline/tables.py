@@ -1,0 +1,112 @@
+"""What can be read: the tables of the format `brant`, their columns and how a reader gets on in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+JOB_EVENTS_TOPIC = "_brant:jobs"
+
+_FOLDER = Path(__file__).parent / "sql"
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str  # BIGINT, STRING or TIMESTAMP
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: append-only ones are read in ranges of their cursor, the others whole, in one statement a file."""
+
+    name: str
+    columns: tuple[Column, ...]
+    named_by: str | None = None
+    """The column whose values `subscribe` names."""
+    cursor: str | None = None
+    """The growing column of an append-only table."""
+    stored_in: str = ""
+    """The append-only table that these rows lie in."""
+    topic: str | None = None
+    """The only topic that these rows have."""
+    heads: tuple[str, ...] = ()
+    """The columns that a statement of its own reads, several times as fast, where no others are wanted."""
+    large: str | None = None
+    """A column that is never NULL and whose values can be of any size."""
+
+    @property
+    def append_only(self) -> bool:
+        return self.cursor is not None
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+
+def _columns(ddl: str) -> tuple[Column, ...]:
+    return tuple(Column(*part.split()) for part in ddl.split(", "))
+
+
+_ALL = (
+    Table(
+        "stream",
+        _columns("offset BIGINT, topic STRING, key STRING, payload STRING, created_at TIMESTAMP"),
+        named_by="topic",
+        cursor="offset",
+        stored_in="stream",
+        heads=("offset", "topic"),
+        large="payload",
+    ),
+    Table(
+        "jobs",
+        _columns(
+            "offset BIGINT, event STRING, queue STRING, job_id BIGINT, attempt BIGINT, at TIMESTAMP, worker STRING, "
+            "error STRING, task STRING"
+        ),
+        named_by="queue",
+        cursor="offset",
+        stored_in="stream",
+        topic=JOB_EVENTS_TOPIC,
+    ),
+    Table(
+        "notifications",
+        _columns("id BIGINT, channel STRING, payload STRING, created_at TIMESTAMP"),
+        named_by="channel",
+        cursor="id",
+        stored_in="notifications",
+        large="payload",
+    ),
+    Table(
+        "queue",
+        _columns(
+            "id BIGINT, queue STRING, payload STRING, state STRING, priority BIGINT, run_at TIMESTAMP, "
+            "worker_id STRING, claim_expires_at TIMESTAMP, attempts BIGINT, max_attempts BIGINT, "
+            "created_at TIMESTAMP, expires_at TIMESTAMP"
+        ),
+        named_by="queue",
+    ),
+    Table(
+        "dead",
+        _columns(
+            "id BIGINT, queue STRING, payload STRING, priority BIGINT, run_at TIMESTAMP, attempts BIGINT, "
+            "max_attempts BIGINT, last_error STRING, created_at TIMESTAMP, died_at TIMESTAMP"
+        ),
+        named_by="queue",
+    ),
+    Table("results", _columns("job_id BIGINT, value STRING, created_at TIMESTAMP, expires_at TIMESTAMP")),
+    Table("consumers", _columns("name STRING, topic STRING, offset BIGINT"), named_by="topic"),
+)
+TABLES = {table.name: table for table in _ALL}
+
+
+@cache
+def statement(name: str, backend: str = "sqlite") -> str:
+    return (_FOLDER / backend / f"{name}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def parameters(name: str, backend: str = "sqlite") -> tuple[str, ...]:
+    """The names of a statement's parameters in the order in which the database numbers them."""
+    return tuple(dict.fromkeys(re.findall(r":(\w+)", statement(name, backend))))
