@@ -19,7 +19,7 @@ MOST_LINES = 600
 PUBLIC = [
     "open", "attach", "Database", "Transaction",
     "Queue", "Job", "Message", "Stream", "Event", "Listener", "Notification",
-    "Scheduler", "CronSchedule", "crontab", "every", "every_s",
+    "Scheduler", "CronSchedule", "crontab", "every", "every_s", "Inbox",
     "BrantError", "InvalidValue", "StorageError", "ClaimLost", "LockHeld", "LeadershipLost", "TaskFailed", "Retryable",
 ]
 # fmt: on

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         StorageError,
         TaskFailed,
     )
+    from brant.inbox import Inbox
     from brant.job import Job, Message
     from brant.queue import Queue
     from brant.schedule import Scheduler
@@ -45,6 +46,7 @@ _HOMES = {
         "StorageError",
         "TaskFailed",
     ),
+    "inbox": ("Inbox",),
     "job": ("Job", "Message"),
     "queue": ("Queue",),
     "schedule": ("Scheduler",),
@@ -69,6 +71,7 @@ __all__ = [
     "crontab",
     "every",
     "every_s",
+    "Inbox",
     "BrantError",
     "InvalidValue",
     "StorageError",

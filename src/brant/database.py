@@ -156,6 +156,16 @@ class Database:
     def path(self) -> str:
         return self._storage.target
 
+    @property
+    def clock(self) -> Clock:
+        """What it takes the time from."""
+        return self._storage.clock
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread or task is inside a `transaction()` of it."""
+        return self._storage.in_transaction()
+
     def close(self) -> None:
         """Close all connections; who waits in this Database gets DatabaseClosed. Closing twice is harmless."""
         if self._storage.in_transaction():

@@ -83,6 +83,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskSpec] = {}
+        self._of_queues: dict[str, TaskSpec] = {}
         self._lock = threading.Lock()
 
     def register(self, spec: TaskSpec) -> None:
@@ -93,14 +94,28 @@ class Registry:
                 raise InvalidValue(f"duplicate task name {spec.name!r}: pass name= to tell the two apart")
             self._tasks[spec.name] = spec
 
+    def register_queue(self, spec: TaskSpec) -> None:
+        """Have one function run all jobs of its queue that name no task: it gets the payload."""
+        with self._lock:
+            known = self._of_queues.get(spec.queue_name)
+            if known is not None and known.fn is not spec.fn:
+                raise InvalidValue(f"the queue {spec.queue_name!r} has a function already: {known.name!r}")
+            self._of_queues[spec.queue_name] = spec
+
     def get(self, name: str) -> TaskSpec | None:
         return self._tasks.get(name)
+
+    def of_queue(self, queue_name: str) -> TaskSpec | None:
+        return self._of_queues.get(queue_name)
+
+    def of_queues(self) -> list[TaskSpec]:
+        return list(self._of_queues.values())
 
     def names(self) -> list[str]:
         return sorted(self._tasks)
 
     def queues(self) -> list[str]:
-        return sorted({spec.queue_name for spec in self._tasks.values()})
+        return sorted({spec.queue_name for spec in self._tasks.values()} | set(self._of_queues))
 
     def __iter__(self) -> Iterator[TaskSpec]:
         return iter(list(self._tasks.values()))

@@ -54,7 +54,7 @@ def _worker(context: Context, options: Namespace) -> int:
     context.quiet = context.quiet or options.quiet
     with _database(options.target) as db:
         queues = _queues(options)
-        tasks = [task for task in _registry() if task.queue_name in queues]
+        tasks = [task for task in (*_registry(), *_registry().of_queues()) if task.queue_name in queues]
         if options.list:
             return _list(tasks)
         return _serve(context, options, db, queues, len(tasks))
@@ -88,6 +88,11 @@ def _queues(options: Namespace) -> dict[str, int]:
         if name not in known:
             # A worker would make dead letters of all that is in it.
             raise InvalidValue(f"no task uses the queue {name!r}; those with tasks: {', '.join(known)}")
+        if options.isolate and _registry().of_queue(name) is not None:
+            raise InvalidValue(
+                f"the jobs of {name!r} commit in the worker's own transaction, and can't have a process of their own: "
+                "leave --isolate out, or name the other queues by --queue"
+            )
     return queues
 
 

@@ -28,6 +28,8 @@ def call_of(job: Job, registry: Registry) -> Call | Dead:
         return Dead(f"the payload is not JSON: {error}")
     body = payload.get(ENVELOPE) if isinstance(payload, dict) else None
     if not isinstance(body, dict):
+        if (of_queue := registry.of_queue(job.queue_name)) is not None:
+            return Call(of_queue, [payload], {}, {})
         return Dead(
             "raw (non-decorated) payload: this queue is worked on by tasks; claim it with queue.claim() instead"
         )

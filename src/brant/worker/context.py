@@ -31,6 +31,9 @@ class TaskContext:
         self._given_up = False
         self.acked = False
         self.acking = False
+        # As what: a task that settles its job itself, as with `job.retry(60, tx=tx)`, says so here.
+        self.settled_as = "success"
+        self.settled_because: str | None = None
 
     @property
     def cancelled(self) -> bool:

@@ -114,6 +114,12 @@ class Execution:
         return self._context is not None and self._context.acked
 
     @property
+    def settled_as(self) -> tuple[str, str | None]:
+        """What the task's own transaction has made of the job, and why."""
+        context = self._context
+        return ("success", None) if context is None else (context.settled_as, context.settled_because)
+
+    @property
     def is_lost(self) -> bool:
         return self._loss is not None
 

@@ -95,7 +95,7 @@ class Settlement:
             text = self._outcome or type(self._outcome).__name__
             self._trouble = f"after its transaction had committed: {text}"
         self._save(tx.session())
-        self._is("success")
+        self._is(*self.execution.settled_as)
 
     def _save(self, session: Session) -> None:
         spec = self.execution.spec

@@ -1,0 +1,19 @@
+"""`Authorization: Bearer <token>`."""
+
+from __future__ import annotations
+
+from brant.inbox.providers.tokens import TokenProvider
+
+
+class Bearer(TokenProvider):
+    """The secret is the token."""
+
+    name = "bearer-token"
+    aliases = ("bearer",)
+
+    def token(self, value: str) -> bytes | None:
+        scheme, _, token = value.partition(" ")
+        return token.encode("utf-8", "surrogatepass") if scheme.lower() == "bearer" else None
+
+    def spelled(self, secret: str) -> str:
+        return f"Bearer {secret}"

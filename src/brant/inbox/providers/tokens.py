@@ -1,0 +1,44 @@
+"""Senders that prove themselves by a secret in a header, and sign nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from brant.inbox.providers.base import Incoming, Provider, Rejected, required_header
+from brant.inbox.providers.named import NAMING, named_event
+from brant.inbox.providers.signatures import same_secret
+from brant.inbox.request import Request
+
+
+class TokenProvider(Provider):
+    """A subclass says which header, and how the secret is spelled in it. Who has the token may name the ids too."""
+
+    options: ClassVar[Mapping[str, Any]] = NAMING
+
+    def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:  # noqa: ARG002
+        given = self.token(required_header(request, self.token_header()))
+        if given is None or not same_secret(secrets, given):
+            raise Rejected("the token is not the right one")
+
+    def token_header(self) -> str:
+        return "Authorization"
+
+    def token(self, value: str) -> bytes | None:
+        """The secret inside the header's value."""
+        return value.encode("utf-8", "surrogatepass")
+
+    def spelled(self, secret: str) -> str:
+        """The header's value for a secret."""
+        return secret
+
+    def read_events(self, request: Request) -> list[Incoming]:
+        return [named_event(request, self.settings, ids_are_signed=True)]
+
+    def sign(self, body: bytes, secret: str | bytes, now: float, **facts: str) -> Request:  # noqa: ARG002
+        text = secret if isinstance(secret, str) else secret.decode()
+        return self.draft(body, facts, (self.token_header(), self.spelled(text)), *self.test_headers(facts))
+
+    def test_headers(self, facts: Mapping[str, str]) -> list[tuple[str, str | None]]:
+        names = (("id_header", "event_id"), ("type_header", "event_type"))
+        return [(self.settings[option], facts.get(fact)) for option, fact in names if self.settings.get(option)]

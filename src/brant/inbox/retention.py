@@ -1,0 +1,234 @@
+"""Retention: what is old is deleted, or loses its content; the keys stay, so that late redeliveries are known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from brant.arguments import seconds, whole
+from brant.cron import every_s
+from brant.errors import InvalidValue
+from brant.inbox.jobs import Jobs
+from brant.inbox.reading import number, one_of, page_size
+from brant.inbox.tables import QUEUE, RETENTION_QUEUE, row, rows, run, run_for_each
+
+if TYPE_CHECKING:
+    from brant.database import Database
+    from brant.transaction import Transaction
+
+DAY_S = 86_400
+PRUNABLE = ("handled", "ignored", "dead", "failed")
+_PAGE = 500
+_GOES_WITH_AN_EVENT = ("delete_batch_items", "delete_order", "delete_erased", "delete_event")
+
+
+@dataclass(frozen=True)
+class RetentionPolicy:
+    """How long things are kept, in seconds; what is not named is kept for ever. Of one endpoint, or of all.
+
+    `keep_s` and `content_s` are by status, counted from when the event came to rest: after `content_s` only body,
+    headers and query are erased. `keys_s` is for the identities of deleted events.
+    """
+
+    endpoint: str | None = None
+    keep_s: Mapping[str, float] = field(default_factory=dict)
+    content_s: Mapping[str, float] = field(default_factory=dict)
+    orphans_s: float | None = None
+    keys_s: float | None = None
+    rejects_s: float | None = 30 * DAY_S
+
+    def __post_init__(self) -> None:
+        for status, age in [*self.keep_s.items(), *self.content_s.items()]:
+            one_of(status, PRUNABLE, "the status of a policy")
+            seconds(age, f"the age of {status} events", minimum=0)
+        for name in ("orphans_s", "keys_s", "rejects_s"):
+            if getattr(self, name) is not None:
+                seconds(getattr(self, name), name, minimum=0)
+        if "failed" in self.content_s:
+            raise InvalidValue("failed events still have attempts to come: their content can't be erased")
+
+    def as_payload(self) -> dict[str, Any]:
+        """For the job of a scheduled pass."""
+        return {**vars(self), "keep_s": dict(self.keep_s), "content_s": dict(self.content_s)}
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was deleted, or lost its content."""
+
+    events_pruned: int = 0
+    deliveries_pruned: int = 0
+    attempts_pruned: int = 0
+    live_jobs_pruned: int = 0
+    contents_erased: int = 0
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(*(getattr(self, name) + getattr(other, name) for name in Pruned.__slots__))
+
+
+class Retention:
+    """The retention of an Inbox."""
+
+    db: Database
+    jobs: Jobs
+
+    def prune_events(
+        self, *, statuses: tuple[str, ...] | list[str], older_than: int, limit: int = _PAGE, endpoint: str | None = None
+    ) -> Pruned:
+        """Delete up to `limit` events that came to rest before that Unix time, with their deliveries and attempts."""
+        for status in _several(statuses):
+            one_of(status, PRUNABLE, "status")
+        cut_off, left, total = _time(older_than), page_size(limit), Pruned()
+        with self.db.transaction() as tx:
+            for endpoint_id in self._endpoint_ids(endpoint):
+                for status in statuses:
+                    found = rows(tx, "prunable_events", endpoint_id, status, cut_off, left) if left else []
+                    for event in found:
+                        total += self._delete(tx, event["id"])
+                    left -= len(found)
+            summary = {"statuses": list(statuses), "older_than": older_than, "limit": limit, "endpoint": endpoint}
+            self._note(tx, "events", total, summary)
+        return total
+
+    def prune_orphan_deliveries(self, *, older_than: int, limit: int = _PAGE, endpoint: str | None = None) -> Pruned:
+        """Delete up to `limit` deliveries without an event that came before that Unix time."""
+        cut_off, left, total = _time(older_than), page_size(limit), Pruned()
+        with self.db.transaction() as tx:
+            for endpoint_id in self._endpoint_ids(endpoint):
+                found = rows(tx, "delete_old_orphans", endpoint_id, cut_off, left) if left else []
+                total += Pruned(deliveries_pruned=len(found))
+                left -= len(found)
+            self._note(tx, "orphan_deliveries", total, {"older_than": older_than, "limit": limit, "endpoint": endpoint})
+        return total
+
+    def erase_content(self, *, status: str, older_than: int, limit: int = _PAGE, endpoint: str | None = None) -> Pruned:
+        """Erase body, headers and query of up to `limit` events; their hash, identity and history stay."""
+        one_of(status, ("handled", "ignored", "dead"), "status")
+        cut_off, left, total = _time(older_than), page_size(limit), Pruned()
+        with self.db.transaction() as tx:
+            for endpoint_id in self._endpoint_ids(endpoint):
+                found = rows(tx, "erasable_events", endpoint_id, status, cut_off, left) if left else []
+                for event in found:
+                    self._erase(tx, event)
+                total += Pruned(contents_erased=len(found))
+                left -= len(found)
+            summary = {"status": status, "older_than": older_than, "limit": limit, "endpoint": endpoint}
+            self._note(tx, "content", total, summary)
+        return total
+
+    def retain(self, *policies: RetentionPolicy, stop: Callable[[], bool] = lambda: False) -> Pruned:
+        """Apply the policies until nothing is left that is too old, in small transactions; tells what went."""
+        total = Pruned()
+        for policy in policies:
+            for prune in self._steps(policy):
+                while not stop():
+                    done = prune()
+                    total += done
+                    if max(done.events_pruned, done.deliveries_pruned, done.contents_erased) < _PAGE:
+                        break
+        return total
+
+    def schedule_retention(self, *policies: RetentionPolicy, interval_s: int = 3600) -> None:
+        """Have the workers of the inbox apply the policies by schedule; called again, the new ones count."""
+        if not policies:
+            raise InvalidValue("schedule_retention() needs at least one RetentionPolicy")
+        payload = {"kind": "retention", "policies": [policy.as_payload() for policy in policies]}
+        self._schedule(f"knocker-retention:{QUEUE}", payload, interval_s)
+
+    def schedule_recovery(self, interval_s: int = 60) -> None:
+        """Have the workers of the inbox look for events that lost their job, and give them one."""
+        self._schedule(f"brant-inbox-recovery:{QUEUE}", {"kind": "recovery"}, interval_s)
+
+    def take_care(self, payload: dict[str, Any], stop: Callable[[], bool]) -> None:
+        """One scheduled pass."""
+        if payload.get("kind") == "recovery":
+            self.recover()
+            return
+        policies = payload.get("policies")
+        if payload.get("kind") != "retention" or not isinstance(policies, list):
+            raise InvalidValue("the job asks for no care that the inbox knows")
+        self.retain(*(RetentionPolicy(**policy) for policy in policies), stop=stop)
+
+    def recover(self, most: int = 1000) -> int:
+        """The Inbox knows how."""
+        raise NotImplementedError
+
+    def _schedule(self, name: str, payload: dict[str, Any], interval_s: int) -> None:
+        every = every_s(whole(interval_s, "interval_s", minimum=1))
+        # A pass does all that there is: those that were missed need no making up.
+        self.db.scheduler().add(name=name, queue=RETENTION_QUEUE, schedule=every, payload=payload, missed="one")
+
+    def _steps(self, policy: RetentionPolicy) -> list[Callable[[], Pruned]]:
+        now, where = int(self.db.clock.now()), policy.endpoint
+        steps: list[Callable[[], Pruned]] = []
+        for status, age in policy.content_s.items():
+            old = int(now - age)
+            steps.append(partial(self.erase_content, status=status, older_than=old, endpoint=where))
+        for status, age in policy.keep_s.items():
+            old = int(now - age)
+            steps.append(partial(self.prune_events, statuses=[status], older_than=old, endpoint=where))
+        if policy.orphans_s is not None:
+            old = int(now - policy.orphans_s)
+            steps.append(partial(self.prune_orphan_deliveries, older_than=old, endpoint=where))
+        steps.append(lambda: self._forget(policy, now))
+        return steps
+
+    def _forget(self, policy: RetentionPolicy, now: int) -> Pruned:
+        """Old keys and old counts of what was refused: no events, so they are in no audit."""
+        with self.db.transaction() as tx:
+            for endpoint_id in self._endpoint_ids(policy.endpoint):
+                if policy.keys_s is not None:
+                    while rows(tx, "delete_old_tombstones", endpoint_id, int(now - policy.keys_s), _PAGE):
+                        pass
+                if policy.rejects_s is not None:
+                    rows(tx, "delete_old_rejects", endpoint_id, int(now - policy.rejects_s))
+        return Pruned()
+
+    def _endpoint_ids(self, endpoint: str | None) -> list[int]:
+        if endpoint is None:
+            return [each["id"] for each in rows(self.db, "endpoint_rows")]
+        found = row(self.db, "endpoint_row", endpoint)
+        if found is None:
+            raise KeyError(f"there is no endpoint {endpoint!r}")
+        return [found["id"]]
+
+    def _delete(self, tx: Transaction, event_id: int) -> Pruned:
+        run(tx, "bury", event_id, int(self.db.clock.now()))
+        live_jobs = self.jobs.drop(tx, event_id)
+        self.jobs.finish(tx, event_id)
+        run(tx, "hand_on_batch_delivery", event_id)
+        deliveries = rows(tx, "delete_deliveries", event_id)
+        attempts = rows(tx, "delete_attempts", event_id)
+        run_for_each(tx, _GOES_WITH_AN_EVENT, event_id)
+        return Pruned(1, len(deliveries), len(attempts), live_jobs)
+
+    def _erase(self, tx: Transaction, event: dict[str, Any]) -> None:
+        body = event["body"].encode() if isinstance(event["body"], str) else event["body"]
+        digest = hashlib.sha256(body).hexdigest()
+        run(tx, "note_erased", event["id"], int(self.db.clock.now()), digest, len(body))
+        run_for_each(tx, ("erase_event", "erase_deliveries"), event["id"])
+
+    def _note(self, tx: Transaction, kind: str, total: Pruned, summary: dict[str, Any]) -> None:
+        counts: tuple[int | None, ...] = (None, total.deliveries_pruned, None, None)
+        if kind == "events":
+            counts = (total.events_pruned, total.deliveries_pruned, total.attempts_pruned, total.live_jobs_pruned)
+        elif kind == "content":
+            summary, counts = {**summary, "contents_erased": total.contents_erased}, (None, None, None, None)
+        run(tx, "insert_prune_audit", kind, int(self.db.clock.now()), *counts, json.dumps(summary))
+
+
+def _several(statuses: object) -> list[str]:
+    if not isinstance(statuses, (tuple, list)):
+        raise TypeError(f"statuses must be a list of them, not {statuses!r}")
+    return list(statuses)
+
+
+def _time(value: object) -> int:
+    cut_off = number(value, "older_than")
+    if cut_off is None:
+        raise TypeError("older_than must be a whole number of Unix seconds, not None")
+    return cut_off

@@ -1,0 +1,197 @@
+"""Storing what was received: delivery, events, jobs and stream events, all in the transaction that is passed in."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from brant.inbox.providers.base import Incoming
+from brant.inbox.records import Received
+from brant.inbox.tables import row, rows, run
+
+if TYPE_CHECKING:
+    from brant.database import Database
+    from brant.inbox.endpoints import Endpoint
+    from brant.inbox.jobs import Jobs
+    from brant.transaction import Transaction
+
+_HOUR_S = 3600
+_PAUSED_RETRY_AFTER_S = 60
+_EVICTED_AT_ONCE = 100
+_MOST_REASONS = 50
+_OTHER_REASONS = "other reasons"
+FILTERED = "filtered"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One event of a request."""
+
+    incoming: Incoming
+    body: bytes
+    ordering_key: str | None
+    filtered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """All that is stored of a request, with its credentials taken out. `refusal`: nothing but that it was refused."""
+
+    endpoint: Endpoint
+    method: str = ""
+    headers_json: str = "{}"
+    query_json: str = "{}"
+    body: bytes = b""
+    signature_valid: int | None = 0
+    signature_error: str | None = None
+    first: Incoming = field(default_factory=Incoming)
+    items: list[Item] = field(default_factory=list)
+    refusal: Received | None = None
+
+    @classmethod
+    def refused(cls, endpoint: Endpoint, refusal: Received) -> Parcel:
+        return cls(endpoint, refusal=refusal)
+
+    @property
+    def is_invalid(self) -> bool:
+        return self.signature_valid == 0
+
+
+class Store:
+    """Writes parcels, in transactions of one Database."""
+
+    def __init__(self, db: Database, jobs: Jobs) -> None:
+        self._db = db
+        self._jobs = jobs
+
+    def __call__(self, tx: Transaction, parcel: Parcel) -> Received:
+        """Store it; tells what to answer once this has committed."""
+        endpoint, now = parcel.endpoint, int(self._db.clock.now())
+        state = row(tx, "is_enabled", endpoint.id)
+        if state is None or not state["enabled"]:
+            return Received(503, reason="the endpoint is paused", retry_after_s=_PAUSED_RETRY_AFTER_S)
+        if parcel.refusal is not None:
+            return self._refused(tx, parcel, parcel.refusal, now)
+        if parcel.is_invalid:
+            delivery_id = self._keep_orphan(tx, parcel, now)
+            reason = parcel.signature_error or "the signature is not valid"
+            return self._refused(tx, parcel, Received(401, reason=reason, delivery_id=delivery_id), now)
+        limit = endpoint.settings.rate_limit
+        if limit is not None and not self._db.try_rate_limit(f"inbox:{endpoint.id}", *limit, tx=tx):
+            too_many = Received(429, reason="more requests than the endpoint takes", retry_after_s=limit[1])
+            return self._refused(tx, parcel, too_many, now)
+        return self._accept(tx, parcel, now)
+
+    def _refused(self, tx: Transaction, parcel: Parcel, refusal: Received, now: int) -> Received:
+        endpoint_id, hour, reason = parcel.endpoint.id, now - now % _HOUR_S, refusal.reason or ""
+        if rows(tx, "reasons_of_hour", endpoint_id, hour)[0]["count"] >= _MOST_REASONS:
+            reason = _OTHER_REASONS  # a provider of the user's own may quote what the sender wrote
+        run(tx, "count_reject", endpoint_id, hour, refusal.status_code, reason, now)
+        return refusal
+
+    def _accept(self, tx: Transaction, parcel: Parcel, now: int) -> Received:
+        stored = [self._store_event(tx, parcel, item, now) for item in parcel.items]
+        present = [event_id for event_id, _, is_present in stored if is_present]
+        delivery_id = self._insert_delivery(tx, parcel, present[0] if present else None, now)
+        if len(stored) > 1:
+            for position, (event_id, is_new, _) in enumerate(stored):
+                run(tx, "note_batch_item", delivery_id, position, event_id, not is_new)
+        settings = parcel.endpoint.settings
+        wanted = None if settings.provider is None else settings.provider.accepted
+        return Received(
+            settings.success_status if wanted is None else wanted.status,
+            delivery_id=delivery_id,
+            event_ids=tuple(event_id for event_id, _, _ in stored),
+            duplicate=not any(is_new for _, is_new, _ in stored),
+            body=b"" if wanted is None else wanted.body,
+            content_type=None if wanted is None else wanted.content_type,
+        )
+
+    def _store_event(self, tx: Transaction, parcel: Parcel, item: Item, now: int) -> tuple[int, bool, bool]:
+        """The event's id, whether it is new, and whether it is still there: one that is gone has left its key."""
+        endpoint, incoming = parcel.endpoint, item.incoming
+        inserted = row(
+            tx,
+            "insert_event",
+            endpoint.id,
+            now,
+            incoming.event_id,
+            incoming.delivery_id,
+            incoming.event_type,
+            parcel.method,
+            parcel.headers_json,
+            item.body,
+            parcel.query_json,
+            incoming.dedupe_key,
+            "ignored" if item.filtered else "received",
+            FILTERED if item.filtered else None,
+        )
+        if inserted is None:
+            known = rows(tx, "known_event", endpoint.id, incoming.dedupe_key)[0]
+            return known["id"], False, bool(known["present"])
+        event_id: int = inserted["id"]
+        if item.filtered:
+            run(tx, "insert_attempt", event_id, now, "ignored", FILTERED, 0)
+        else:
+            self._jobs.start(tx, endpoint.id, event_id, item.ordering_key)
+            self._publish(tx, parcel, item, event_id, now)
+        return event_id, True, True
+
+    def _publish(self, tx: Transaction, parcel: Parcel, item: Item, event_id: int, now: int) -> None:
+        topic = parcel.endpoint.settings.publish_to
+        if topic is None:
+            return
+        incoming = item.incoming
+        event = {
+            "event_id": event_id,
+            "endpoint": parcel.endpoint.name,
+            "event_type": incoming.event_type,
+            "provider_event_id": incoming.event_id,
+            "received_at": now,
+            **_body_for_json(item.body),
+        }
+        self._db.stream(topic).publish(event, key=item.ordering_key or incoming.dedupe_key, tx=tx)
+
+    def _insert_delivery(self, tx: Transaction, parcel: Parcel, event_id: int | None, now: int) -> int:
+        first = parcel.first
+        inserted = rows(
+            tx,
+            "insert_delivery",
+            parcel.endpoint.id,
+            event_id,
+            now,
+            first.event_id,
+            first.delivery_id,
+            first.event_type,
+            parcel.method,
+            parcel.headers_json,
+            parcel.body,
+            parcel.query_json,
+            parcel.signature_valid,
+            parcel.signature_error,
+            first.dedupe_key,
+        )
+        return int(inserted[0]["id"])
+
+    def _keep_orphan(self, tx: Transaction, parcel: Parcel, now: int) -> int | None:
+        """The newest stay: whoever sends what is not valid fills no disk, and a wrong secret can still be seen."""
+        settings = parcel.endpoint.settings
+        if len(parcel.body) > settings.max_orphan_bytes or settings.max_orphans == 0:
+            return None
+        totals = rows(tx, "orphan_totals", parcel.endpoint.id)[0]
+        count, size = totals["count"] + 1, totals["bytes"] + len(parcel.body)
+        while count > settings.max_orphans or size > settings.max_orphan_bytes:
+            for old in rows(tx, "oldest_orphans", parcel.endpoint.id, _EVICTED_AT_ONCE):
+                if count <= settings.max_orphans and size <= settings.max_orphan_bytes:
+                    break
+                run(tx, "delete_delivery", old["id"])
+                count, size = count - 1, size - old["bytes"]
+        return self._insert_delivery(tx, parcel, None, now)
+
+
+def _body_for_json(body: bytes) -> dict[str, Any]:
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}

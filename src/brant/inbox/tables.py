@@ -1,0 +1,76 @@
+"""The inbox's tables and its named statements, which are in sql/."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brant.errors import StorageError
+
+if TYPE_CHECKING:
+    from brant.database import Database
+    from brant.transaction import Transaction
+
+QUEUE = "knocker.events"
+RETENTION_QUEUE = "knocker.events.retention"
+
+_FOLDER = Path(__file__).parent / "sql" / "sqlite"
+_HEADER = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+_INCLUDE = re.compile(r"\{\{(\w+)\}\}")
+
+
+@functools.cache
+def statements() -> dict[str, str]:
+    """All of them, by name."""
+    found: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
+    for file in sorted(_FOLDER.glob("*.sql")):
+        pieces = _HEADER.split(file.read_text("utf-8"))[1:]
+        for kind, name, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+            if name in found[kind]:
+                raise KeyError(f"{file.name}: the {kind} {name!r} is defined twice")
+            found[kind][name] = _COMMENT.sub("", text).strip()
+    return {name: _complete(text, found["fragment"]) for name, text in found["name"].items()}
+
+
+def _complete(text: str, fragments: dict[str, str]) -> str:
+    while "{{" in text:
+        text = _INCLUDE.sub(lambda match: fragments[match[1]], text)
+    return text
+
+
+def rows(where: Database | Transaction, name: str, *values: object) -> list[dict[str, Any]]:
+    """Run a named statement: a read on a Database, either on a Transaction."""
+    return where.query(statements()[name], values)
+
+
+def row(where: Database | Transaction, name: str, *values: object) -> dict[str, Any] | None:
+    found = rows(where, name, *values)
+    return found[0] if found else None
+
+
+def run(tx: Transaction, name: str, *values: object) -> None:
+    """Run a named statement that returns no rows."""
+    tx.execute(statements()[name], values)
+
+
+def run_for_each(tx: Transaction, names: Iterable[str], *values: object) -> None:
+    for name in names:
+        run(tx, name, *values)
+
+
+def prepare(db: Database) -> None:
+    """Make what is missing; a file that Knocker made keeps all that it has."""
+    if rows(db, "is_prepared"):
+        return
+    if rows(db, "has_old_layout"):
+        raise StorageError(
+            "the inbox tables have the layout of an old Knocker, with signatures on events: "
+            "move them to the layout of its newest version first"
+        )
+    making = sorted(name for name in statements() if name.startswith("make_"))
+    with db.transaction() as tx:
+        run_for_each(tx, making)

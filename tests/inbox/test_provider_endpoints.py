@@ -1,0 +1,69 @@
+"""Every provider at an endpoint of a real inbox: stored once, and not at all if it is damaged."""
+
+from __future__ import annotations
+
+import pytest
+
+import brant
+from brant.inbox.request import Headers, Request
+from brant.testing import FakeClock
+from tests.inbox.senders import NOW, SENDERS, Sender
+
+EACH = pytest.mark.parametrize("sender", SENDERS.values(), ids=SENDERS)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(NOW)
+
+
+def _endpoint(inbox: brant.Inbox, sender: Sender) -> None:
+    secrets = sender.secrets() if sender.provider().needs_secret else None
+    inbox.endpoint("hooks", provider=sender.name, options=dict(sender.options), secrets=secrets)
+
+
+def _receive(inbox: brant.Inbox, request: Request) -> brant.inbox.Received:
+    return inbox.receive("hooks", request.body, request.headers.pairs, query=request.query, method=request.method)
+
+
+@EACH
+def test_a_request_is_stored_and_sent_again_it_is_a_duplicate(inbox: brant.Inbox, sender: Sender) -> None:
+    _endpoint(inbox, sender)
+    first, again = (_receive(inbox, sender.request()) for _ in range(2))
+
+    assert first.accepted
+    assert again.accepted
+    assert len(first.event_ids) == 1
+    assert again.event_ids == first.event_ids
+    assert (first.duplicate, again.duplicate) == (False, True)
+
+
+@EACH
+def test_a_damaged_request_gets_401_and_makes_no_event(inbox: brant.Inbox, sender: Sender) -> None:
+    _endpoint(inbox, sender)
+    request = sender.request()
+    if sender.headers:
+        damaged = Request(
+            request.body, Headers([pair for pair in request.headers.pairs if pair[0] != sender.headers[-1]])
+        )
+    else:
+        place = sender.places(request)[-1]
+        damaged = Request(request.body[:place] + b"!" + request.body[place + 1 :], request.headers)
+
+    received = _receive(inbox, damaged)
+
+    assert received.status_code == 401
+    assert received.event_ids == ()
+    assert inbox.list_events() == []
+
+
+def test_a_batch_is_one_delivery_and_many_events(inbox: brant.Inbox) -> None:
+    sender = SENDERS["sendgrid"]
+    _endpoint(inbox, sender)
+    body = b'[{"event":"open","sg_event_id":"e1"},{"event":"click","sg_event_id":"e2"}]'
+    later = b'[{"event":"click","sg_event_id":"e2"},{"event":"bounce","sg_event_id":"e3"}]'
+
+    _receive(inbox, sender.request(NOW, body))
+    _receive(inbox, sender.request(NOW, later))
+
+    assert sorted(event.event_type or "" for event in inbox.list_events()) == ["bounce", "click", "open"]
