@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import random
-import secrets
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -21,13 +12,10 @@ import pytest
 import brant
 from brant.pipeline.jobs.archive import CONSUMER
 from brant.pipeline.lake import LakeTable
+from tests.pipeline.driving import DRIVER_S, RANDOM_KILLS, Drivers
 from tests.pipeline.lakes import assert_each_once, by_pyarrow, lake_in
 from tests.waiting import in_thread
 
-RANDOM_KILLS = int(os.environ.get("BRANT_DRIVER_KILLS", "1"))
-DRIVER = Path(__file__).with_name("archive_driver.py")
-# A driver takes many seconds to start, and more beside other tests.
-DRIVER_S = 240
 LONGEST_RUN_S = 1.5
 
 
@@ -56,51 +44,12 @@ class Application:
                 self.pruned += stream.prune(keep=0)
 
 
-class Archiver:
-    """Starts drivers and sees them die."""
+class Archiver(Drivers):
+    """Drivers that archive."""
 
     def __init__(self, folder: Path) -> None:
         self.table: LakeTable = lake_in(folder).bronze()
-        self._folder = folder
-        self._log = folder / "driver.log"
-
-    @contextmanager
-    def driver(self, how_long: str = "forever", failpoint: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, DRIVER, self._folder, how_long],
-                env=os.environ
-                | {"BRANT_FAILPOINT": failpoint, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(DRIVER.parents[2])},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            yield process
-        finally:
-            # The JVM too, which is in the group.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-    def die_at(self, point: str) -> None:
-        with self.driver(failpoint=f"{point}:kill") as process:
-            assert process.wait(DRIVER_S) == -signal.SIGKILL, self._log.read_text()
-
-    def die_somewhere(self, chance: random.Random) -> None:
-        """Killed within moments of its first batch, whatever it is doing then."""
-        before = self.table.log.last_complete()
-        end = time.monotonic() + DRIVER_S
-        with self.driver() as process:
-            while self.table.log.last_complete() == before:
-                assert process.poll() is None, self._log.read_text()
-                assert time.monotonic() < end, self._log.read_text()
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0, LONGEST_RUN_S))
-
-    def finish(self) -> None:
-        with self.driver("once") as process:
-            assert process.wait(DRIVER_S) == 0, self._log.read_text()
+        super().__init__("archive_driver.py", folder / "driver.log", folder)
 
     def finished_by_spark(self) -> set[int]:
         folder = Path(self.table.files.root, "_checkpoints", "archive", "commits")
@@ -116,9 +65,6 @@ def payloads(table: LakeTable) -> Counter[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_killed_drivers_lose_no_event_and_archive_none_twice(tmp_path: Path) -> None:
-    seed = int(os.environ.get("BRANT_SEED") or secrets.randbits(32))
-    print(f"again by BRANT_SEED={seed}")
-    chance = random.Random(seed)
     archiver = Archiver(tmp_path)
     application = Application(tmp_path / "app.db")
     try:
@@ -133,7 +79,7 @@ def test_killed_drivers_lose_no_event_and_archive_none_twice(tmp_path: Path) -> 
         assert archiver.table.log.numbers()[-1] == archiver.table.log.last_complete() + 1
 
         for _ in range(RANDOM_KILLS):
-            archiver.die_somewhere(chance)
+            archiver.die_after(archiver.table.log.last_complete, LONGEST_RUN_S)
 
         archiver.die_at("archive.after_write")
         assert archiver.table.log.last_complete() not in archiver.finished_by_spark()

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import random
-import secrets
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 import brant
+from brant.pipeline.lake import BatchLog, LakeFiles
+from tests.pipeline.driving import DRIVER_S, IS_AT_LENGTH, RANDOM_KILLS, Drivers
 from tests.waiting import in_thread
 
-RANDOM_KILLS = int(os.environ.get("BRANT_DRIVER_KILLS", "1"))
-IS_AT_LENGTH = "BRANT_DRIVER_KILLS" in os.environ
-DRIVER = Path(__file__).with_name("refine_driver.py")
-# A driver takes many seconds to start, and more beside other tests.
-DRIVER_S = 240
 LONGEST_RUN_S = 3.0
 PROJECT = """
 [pipeline]
@@ -61,54 +49,18 @@ class Application:
                 self.published += 1
 
 
-class Refinery:
-    """Starts drivers and sees them die."""
+class Refinery(Drivers):
+    """Drivers that archive and refine."""
 
     def __init__(self, folder: Path) -> None:
         self.database = folder / "app.db"
         self.lake = folder / "lake"
-        self._project = folder / "brant-pipeline.toml"
-        self._project.write_text(PROJECT)
-        self._log = folder / "driver.log"
+        project = folder / "brant-pipeline.toml"
+        project.write_text(PROJECT)
+        super().__init__("refine_driver.py", folder / "driver.log", project)
 
-    @contextmanager
-    def driver(self, how_long: str = "forever", failpoint: str = "") -> Iterator[subprocess.Popen[str]]:
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, str(DRIVER), str(self._project), how_long],
-                env=os.environ | {"BRANT_FAILPOINT": failpoint, "PYTHONWARNINGS": "ignore"},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        try:
-            yield process
-        finally:
-            # The JVM too, which is in the group.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            out(process).close()
-
-    def die_at(self, point: str) -> None:
-        """`refine.after_write@2` is the second time that it gets there."""
-        name, _, time = point.partition("@")
-        with self.driver(failpoint=f"{name}:kill@{time or 1}") as process:
-            reading = in_thread(out(process).read)
-            assert process.wait(DRIVER_S) == -signal.SIGKILL, self._log.read_text()
-        reading.result(DRIVER_S)
-
-    def die_somewhere(self, chance: random.Random) -> None:
-        """Killed within moments of a batch of silver, whatever it is doing then."""
-        with self.driver() as process:
-            in_thread(lambda: next(line for line in out(process) if line.startswith("refine"))).result(DRIVER_S)
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0, LONGEST_RUN_S))
-
-    def finish(self) -> None:
-        with self.driver("once") as process:
-            assert process.wait(DRIVER_S) == 0, self._log.read_text()
+    def last_batch(self) -> int:
+        return BatchLog(LakeFiles(str(self.lake)), "silver/orders").last_complete()
 
     def column(self, table: str, name: str) -> Counter[int]:
         """As any reader of Parquet sees it."""
@@ -118,25 +70,17 @@ class Refinery:
         return Counter(rows.to_table(columns=[name]).column(name).to_pylist())
 
 
-def out(process: subprocess.Popen[str]) -> IO[str]:
-    assert process.stdout is not None
-    return process.stdout
-
-
 @pytest.mark.guarantee("G26")
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_killed_drivers_lose_no_row_and_write_none_twice(tmp_path: Path) -> None:
-    seed = int(os.environ.get("BRANT_SEED") or secrets.randbits(32))
-    print(f"again by BRANT_SEED={seed}")
-    chance = random.Random(seed)
     refinery = Refinery(tmp_path)
     application = Application(refinery.database)
     try:
         refinery.die_at("refine.before_write")
         refinery.die_at("refine.after_write")
         for _ in range(RANDOM_KILLS):
-            refinery.die_somewhere(chance)
+            refinery.die_after(refinery.last_batch, LONGEST_RUN_S)
         if IS_AT_LENGTH:
             for point in ("refine.before_write", "refine.after_write", "lake.before_moves", "lake.after_moves"):
                 refinery.die_at(f"{point}@2")

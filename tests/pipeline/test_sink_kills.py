@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import random
-import secrets
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import brant
+from tests.pipeline.driving import DRIVER_S, IS_AT_LENGTH, RANDOM_KILLS, Drivers
 from tests.waiting import in_thread
 
-RANDOM_KILLS = int(os.environ.get("BRANT_DRIVER_KILLS", "1"))
-IS_AT_LENGTH = "BRANT_DRIVER_KILLS" in os.environ
-DRIVER = Path(__file__).with_name("sink_driver.py")
-# A driver takes many seconds to start, and more beside other tests.
-DRIVER_S = 240
 LONGEST_RUN_S = 1.5
 
 
@@ -50,52 +38,12 @@ class Application:
                 self.enqueued += 1
 
 
-class Copier:
-    """Starts drivers and sees them die."""
+class Copier(Drivers):
+    """Drivers that copy a stream."""
 
     def __init__(self, folder: Path) -> None:
         self.source, self.target, self.checkpoint = folder / "source.db", folder / "target.db", folder / "checkpoint"
-        self._log = folder / "driver.log"
-
-    @contextmanager
-    def driver(self, how_long: str = "forever", failpoint: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        words = [sys.executable, DRIVER, self.source, self.target, self.checkpoint, how_long]
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                [str(word) for word in words],
-                env=os.environ | {"BRANT_FAILPOINT": failpoint, "PYTHONWARNINGS": "ignore"},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            yield process
-        finally:
-            # The JVM too, which is in the group; its Python processes are left to find out by themselves, as they
-            # are when the system runs out of memory.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-    def die_at(self, point: str) -> None:
-        """The committer, the JVM and the driver are killed at once: nobody is left who could note anything."""
-        with self.driver(failpoint=f"{point}:kill-all") as process:
-            assert process.wait(DRIVER_S) == -signal.SIGKILL, self._log.read_text()
-
-    def die_somewhere(self, chance: random.Random) -> None:
-        """Killed within moments of its first batch, whatever it is doing then."""
-        before = self.last_batch()
-        with brant.open(self.target) as db, self.driver() as process:
-            commits = db.update_events()
-            while last_batch(db) == before:
-                assert commits.wait(DRIVER_S)
-                assert process.poll() is None, self._log.read_text()
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0, LONGEST_RUN_S))
-
-    def finish(self) -> None:
-        with self.driver("once") as process:
-            assert process.wait(DRIVER_S) == 0, self._log.read_text()
+        super().__init__("sink_driver.py", folder / "driver.log", self.source, self.target, self.checkpoint)
 
     def last_batch(self) -> int:
         with brant.open(self.target) as db:
@@ -125,9 +73,6 @@ def assert_all_copied_once(copier: Copier, application: Application) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_killed_drivers_lose_no_event_and_write_none_twice(tmp_path: Path) -> None:
-    seed = int(os.environ.get("BRANT_SEED") or secrets.randbits(32))
-    print(f"again by BRANT_SEED={seed}")
-    chance = random.Random(seed)
     copier = Copier(tmp_path)
     application = Application(copier.source, copier.target)
     try:
@@ -139,7 +84,7 @@ def test_killed_drivers_lose_no_event_and_write_none_twice(tmp_path: Path) -> No
         assert copier.noted_by_spark() == set()
 
         for _ in range(RANDOM_KILLS):
-            copier.die_somewhere(chance)
+            copier.die_after(copier.last_batch, LONGEST_RUN_S)
 
         if IS_AT_LENGTH:
             copier.die_at("sink.after_commit")
