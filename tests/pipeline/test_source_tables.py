@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import brant
-from brant.testing import FakeClock
+from brant.pipeline import PipelineError
+from brant.testing import FakeClock, drain_tasks
 from tests.pipeline.reading import rows, slices
 
 NOW = datetime.fromtimestamp(1_700_000_000, UTC)
@@ -46,6 +47,29 @@ def test_dead_letters_with_their_errors(timed: brant.Database, path: Path) -> No
     job.fail("boom")
     (row,) = rows(path, table="dead")
     assert (row["id"], row["queue"], row["last_error"], row["died_at"]) == (job_id, "mail", "boom", NOW)
+
+
+def test_the_inbox_with_its_deliveries_events_and_attempts(timed: brant.Database, path: Path) -> None:
+    inbox = brant.Inbox(timed)
+    hooks = inbox.endpoint("hooks", path="/hooks", provider="bearer", secrets=lambda: "hush")
+    hooks.handle("any")(lambda event, tx: None)
+    good = [("Authorization", "Bearer hush")]
+    assert hooks.receive(b'{"n": 1}', good, event_type="any").status_code == 204
+    assert hooks.receive(b"\xff", [("Authorization", "Bearer wrong")]).status_code == 401
+    drain_tasks(timed, "knocker.events")
+
+    stored, refused = rows(path, table="deliveries")
+    (event,) = rows(path, table="events", subscribe="hooks")
+    (attempt,) = rows(path, table="attempts")
+    assert (stored["endpoint"], stored["event_id"], stored["body"]) == ("hooks", event["id"], '{"n": 1}')
+    assert (refused["event_id"], refused["signature_valid"], refused["body"]) == (None, 0, "\ufffd")
+    assert (event["status"], event["event_type"], event["received_at"]) == ("handled", "any", NOW)
+    assert (attempt["event_id"], attempt["endpoint"], attempt["outcome"]) == (event["id"], "hooks", "handled")
+
+
+def test_a_file_without_an_inbox_says_so(db: brant.Database, path: Path) -> None:
+    with pytest.raises(PipelineError, match="has no inbox"):
+        rows(path, table="deliveries")
 
 
 def test_results(timed: brant.Database, path: Path) -> None:

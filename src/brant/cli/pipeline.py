@@ -114,7 +114,7 @@ that was there is taken, for cron; with --continuous it goes on, as often as [sc
 _REPLAY = """Publish events of the lake again, once each: a replay that was cut off goes on where it stopped when it \
 is run again with the same --id."""
 _SQL = """Run a query over bronze.events, silver.*, quarantine.*, gold.* and the live tables live.stream, live.queue, \
-live.dead, live.jobs, live.results, live.notifications, live.consumers."""
+live.dead, live.jobs, live.results, live.notifications, live.consumers, live.deliveries, live.events, live.attempts."""
 
 _JOBS, _VIEWS = "pipeline_jobs", "pipeline_views"
 _ACTIONS = {

@@ -51,6 +51,8 @@ def in_one_line(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         require_file(path)
         text = str(error)
+        if "no such table: knocker_" in text:
+            raise NoTables(f"{path} has no inbox: nothing was received there") from None
         if "no such table" in text:
             raise NoTables(f"{path} has no Brant tables ({text}); make them with 'brant init'") from None
         if "not a database" in text:

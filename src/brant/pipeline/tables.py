@@ -96,6 +96,32 @@ _ALL = (
         named_by="queue",
     ),
     Table("results", _columns("job_id BIGINT, value STRING, created_at TIMESTAMP, expires_at TIMESTAMP")),
+    Table(
+        "deliveries",
+        _columns(
+            "id BIGINT, endpoint STRING, event_id BIGINT, received_at TIMESTAMP, provider_event_id STRING, "
+            "provider_delivery_id STRING, event_type STRING, method STRING, headers STRING, body STRING, query STRING, "
+            "signature_valid BIGINT, signature_error STRING, dedupe_key STRING"
+        ),
+        named_by="endpoint",
+    ),
+    Table(
+        "events",
+        _columns(
+            "id BIGINT, endpoint STRING, received_at TIMESTAMP, provider_event_id STRING, provider_delivery_id STRING, "
+            "event_type STRING, method STRING, headers STRING, body STRING, query STRING, dedupe_key STRING, "
+            "status STRING, attempt_count BIGINT, handled_at TIMESTAMP, last_error STRING"
+        ),
+        named_by="endpoint",
+    ),
+    Table(
+        "attempts",
+        _columns(
+            "id BIGINT, event_id BIGINT, endpoint STRING, event_type STRING, attempted_at TIMESTAMP, outcome STRING, "
+            "error STRING, duration_ms BIGINT"
+        ),
+        named_by="endpoint",
+    ),
     Table("consumers", _columns("name STRING, topic STRING, offset BIGINT"), named_by="topic"),
 )
 TABLES = {table.name: table for table in _ALL}

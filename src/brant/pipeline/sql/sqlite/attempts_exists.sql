@@ -1,0 +1,1 @@
+SELECT 1 FROM knocker_attempts LIMIT 1
