@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from importlib import import_module
 
 from brant.arguments import storable
 from brant.errors import BrantError, InvalidValue, StorageError
@@ -22,10 +24,15 @@ if TYPE_CHECKING:
 
     from brant.database import Database
     from brant.storage.session import Session
+    from brant.storage.transfer import FurtherTable
+    from brant.transaction import Transaction
 
     Numbered = tuple[int, dict[str, Any]]
 
 FORMAT = 1
+# Parts that are built on Brant and keep tables of their own, which belong to its state: each has `table_names()`, and
+# `make(tx)` for where they are missing. By name, since those parts stand above this one.
+_FURTHER_PARTS = ("brant.inbox.tables",)
 
 
 def dump(db: Database) -> Generator[str, None, None]:
@@ -35,12 +42,15 @@ def dump(db: Database) -> Generator[str, None, None]:
     with storage.snapshot() as session:
         if session.has_old_layout():
             raise StorageError("jobs of an early Honker could not be taken over and would be missing; see db.health()")
-        counts = session.row_counts()
-        yield _line({"brant": 1, "format": FORMAT, "rows": sum(counts.values()), "last_ids": session.last_ids()})
-        for table, columns in TABLES.items():
-            for row in session.table_rows(table):
+        further = session.further_tables(_further_names())
+        counts = _row_counts(session, further)
+        header = {"brant": 1, "format": FORMAT, "rows": sum(counts.values()), "last_ids": session.last_ids()}
+        last_ids = {table.name: table.last_id for table in further.values()}
+        yield _line({**header, "further": last_ids} if further else header)
+        for name, columns, read in _tables(session, further):
+            for row in read():
                 storage.require_open()
-                yield _line({"table": table, **dict(zip(columns, map(_as_json, row), strict=True))})
+                yield _line({"table": name, **dict(zip(columns, map(_as_json, row), strict=True))})
         yield _line({"end": True, "counts": counts})
 
 
@@ -49,16 +59,47 @@ def load(db: Database, lines: Iterable[str | bytes]) -> dict[str, int]:
     storage = db._storage
     storage.retire_old_layout()
     objects = _objects(lines)
-    last_ids = _checked_header(objects)
-    with storage.transaction() as session:
-        _require_empty(session, db.path)
-        counts = _load_rows(session, objects)
+    last_ids, further_ids = _checked_header(objects)
+    with db.transaction() as tx:
+        session = tx.session()
+        session.defer_references()
+        _make_further(tx, further_ids)
+        further = session.further_tables(_further_names())
+        _require_empty(session, further, db.path)
+        counts = _load_rows(session, further, objects)
         for table, last_id in last_ids.items():
             session.raise_last_id(table, last_id)
+        for table, last_further_id in further_ids.items():
+            if last_further_id is not None:
+                session.raise_last_id(table, last_further_id, prefix="")
     return counts
 
 
+def _further_names() -> list[str]:
+    return [name for part in _FURTHER_PARTS for name in import_module(part).table_names()]
+
+
+def _make_further(tx: Transaction, wanted: Iterable[str]) -> None:
+    for part in map(import_module, _FURTHER_PARTS):
+        if not set(wanted).isdisjoint(part.table_names()):
+            part.make(tx)
+
+
+def _row_counts(session: Session, further: dict[str, FurtherTable]) -> dict[str, int]:
+    return session.row_counts() | {name: session.further_count(table) for name, table in further.items()}
+
+
 # Writing
+
+
+def _tables(
+    session: Session, further: dict[str, FurtherTable]
+) -> Iterator[tuple[str, tuple[str, ...], Callable[[], Iterator[tuple[Any, ...]]]]]:
+    """Each table's name, columns and rows. The further ones come last: what is loaded before must not act on them."""
+    for name, columns in TABLES.items():
+        yield name, columns, partial(session.table_rows, name)
+    for name, table in further.items():
+        yield name, table.columns, partial(session.further_rows, table)
 
 
 _encode = json.JSONEncoder(allow_nan=False).encode
@@ -104,8 +145,8 @@ def _refuse_constant(name: str) -> None:
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-def _checked_header(objects: Iterator[Numbered]) -> dict[str, int]:
-    """The ids that were given out last."""
+def _checked_header(objects: Iterator[Numbered]) -> tuple[dict[str, int], dict[str, int | None]]:
+    """The ids that were given out last; then the same of the further tables, where None is for those without."""
     number, header = next(objects, (1, {}))
     version, last_ids = header.get("format"), header.get("last_ids")
     if header.get("brant") != 1 or not isinstance(version, int) or version < 1:
@@ -118,44 +159,59 @@ def _checked_header(objects: Iterator[Numbered]) -> dict[str, int]:
         table in NUMBERED_TABLES and isinstance(last_id, int) for table, last_id in last_ids.items()
     ):
         raise _refusal(number, "is damaged: it should tell the last ids")
-    return last_ids
+    return last_ids, _checked_further(number, header.get("further", {}))
 
 
-def _require_empty(session: Session, path: str) -> None:
-    held = [f"{table}: {count}" for table, count in session.row_counts().items() if count]
+def _checked_further(number: int, further: object) -> dict[str, int | None]:
+    if not isinstance(further, dict) or not all(
+        last_id is None or type(last_id) is int for last_id in further.values()
+    ):
+        raise _refusal(number, "is damaged: it should tell the last ids of further tables")
+    unknown = sorted(set(further).difference(_further_names()))
+    if unknown:
+        raise _refusal(number, f"names {', '.join(unknown)}, which this Brant does not know: upgrade Brant")
+    return further
+
+
+def _require_empty(session: Session, further: dict[str, FurtherTable], path: str) -> None:
+    held = [f"{table}: {count}" for table, count in _row_counts(session, further).items() if count]
     if held:
         raise StorageError(
             f"{path} already holds rows ({', '.join(held)}); load into a new database; nothing was loaded"
         )
 
 
-def _load_rows(session: Session, objects: Iterator[Numbered]) -> dict[str, int]:
-    counts = dict.fromkeys(TABLES, 0)
+def _load_rows(session: Session, further: dict[str, FurtherTable], objects: Iterator[Numbered]) -> dict[str, int]:
+    columns = TABLES | {name: table.columns for name, table in further.items()}
+    counts = dict.fromkeys(columns, 0)
     for number, found in objects:
         if "end" in found:
-            if _told_counts(found) != counts:
+            if _told_counts(found, columns) != counts:
                 raise _refusal(number, "tells other counts than there are rows: some are missing, or were added")
             if next(objects, None) is not None:
                 raise _refusal(number + 1, "stands behind the end")
             return counts
-        table, row = _row(number, found)
+        table, row = _row(number, found, columns)
         try:
-            session.load_row(table, row)
+            if table in further:
+                session.load_further_row(further[table], row)
+            else:
+                session.load_row(table, row)
         except BrantError as error:
             raise type(error)(f"line {number} of the dump: {error}; nothing was loaded") from error
         counts[table] += 1
     raise InvalidValue("the dump was cut off: its last line is missing; nothing was loaded")
 
 
-def _told_counts(end: dict[str, Any]) -> object:
+def _told_counts(end: dict[str, Any], tables: Iterable[str]) -> object:
     """The counts of the last line; a dump of an earlier Brant knows fewer tables, and has no rows of the others."""
     told = end.get("counts")
-    return dict.fromkeys(TABLES, 0) | told if isinstance(told, dict) else told
+    return dict.fromkeys(tables, 0) | told if isinstance(told, dict) else told
 
 
-def _row(number: int, found: dict[str, Any]) -> tuple[str, dict[str, object]]:
+def _row(number: int, found: dict[str, Any], tables: dict[str, tuple[str, ...]]) -> tuple[str, dict[str, object]]:
     table = found.pop("table", None)
-    columns = TABLES.get(table) if isinstance(table, str) else None
+    columns = tables.get(table) if isinstance(table, str) else None
     if columns is None:
         raise _refusal(number, f"is a row of {table!r}, which is no table")
     if set(found) != set(columns):

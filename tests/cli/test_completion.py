@@ -157,7 +157,7 @@ def test_an_unknown_shell_is_an_error(brant_command: Run) -> None:
 def test_zsh_has_a_function_for_each_command(scripts: Path) -> None:
     script = (scripts / "zsh").read_text("utf-8")
     assert script.startswith("#compdef brant\n")
-    made = set(re.findall(r"^(_brant\w*)\(\) \{$", script, re.MULTILINE))
+    made = set(re.findall(r"^(_brant[\w-]*)\(\) \{$", script, re.MULTILINE))
     assert {"_".join(("_brant", *entry.words)) for entry in command_tree().walk()} <= made
     assert "'(-m --message-id)'{-m+,--message-id=}'[this message only]:ID:'" in script
     assert "'1:QUEUE:_brant_queues'" in script
@@ -172,7 +172,7 @@ def test_zsh_takes_the_script(scripts: Path) -> None:
 
 def test_fish_has_a_condition_for_each_command(scripts: Path) -> None:
     script = (scripts / "fish").read_text("utf-8")
-    conditions = set(re.findall(r"^complete -c brant -n '__brant_in \\'([a-z ]*)\\'", script, re.MULTILINE))
+    conditions = set(re.findall(r"^complete -c brant -n '__brant_in \\'([a-z -]*)\\'", script, re.MULTILINE))
     assert conditions == {" ".join(entry.words) for entry in command_tree().walk()}
     assert "-s m -l message-id -x -d 'this message only'" in script
 

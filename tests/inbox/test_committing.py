@@ -120,6 +120,13 @@ def test_a_closed_inbox_is_503(inbox: brant.Inbox) -> None:
     assert endpoint.receive(BODY, signed(BODY)).status_code == 503
 
 
+def test_a_closed_inbox_is_503_also_when_it_had_taken_nothing_before(inbox: brant.Inbox) -> None:
+    endpoint = tiny(inbox)
+    inbox.close()
+    assert endpoint.receive(b"{}", signed(b"{}")).status_code == 503
+    assert inbox.list_deliveries() == []
+
+
 def test_receiving_does_not_hold_up_the_event_loop(inbox: brant.Inbox, path: Path) -> None:
     endpoint = tiny(inbox)
     send(endpoint, "e0")

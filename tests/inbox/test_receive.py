@@ -147,7 +147,7 @@ def test_registering_a_paused_endpoint_again_does_not_resume_it(inbox: brant.Inb
     [
         ({}, {"method": "PUT"}, 405),
         ({"max_body": 10}, {}, 413),
-        ({"max_header_bytes": 5}, {}, 400),
+        ({"max_header_bytes": 5}, {}, 431),
     ],
 )
 def test_a_refusal_is_counted_and_not_stored(

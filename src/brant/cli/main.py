@@ -47,6 +47,7 @@ COMMANDS = {
     "schedule": "schedules",
     "lock": "coordination",
     "limit": "coordination",
+    "inbox": "inbox",
     "pipeline": "pipeline",
     "top": "top",
     "init": "care",

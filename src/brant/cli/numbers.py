@@ -38,6 +38,12 @@ def count(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    if not _is_digits(text) or int(text) > 65535:
+        raise ArgumentTypeError(f"{text!r} is no port; a port is a number up to 65535, and 0 takes a free one")
+    return int(text)
+
+
 def job_id(text: str) -> int:
     """Of any length: in files that other programs made, ids may count from 1."""
     if not _is_digits(text):

@@ -79,6 +79,7 @@ class Dispatch:
         self._payload: dict[str, Any] = payload if isinstance(payload, dict) else {}
         self._event_id = self._payload.get("event_id")
         self._policy = RetryPolicy()
+        self._most_attempts = self._job.max_attempts
         self._has_begun = False
 
     def run(self) -> None:
@@ -108,6 +109,8 @@ class Dispatch:
         handler = None
         if endpoint is not None:
             self._policy = endpoint.settings.retry
+            # A job that was made where the endpoint is not registered, as by a shell, knows nothing of its policy.
+            self._most_attempts = min(self._job.max_attempts, self._policy.max_attempts)
             handler = endpoint.handler_for(event.event_type)
         if handler is None:
             raise _NoHandler(f"no handler for {event.event_type!r} of the endpoint {event.endpoint!r}")
@@ -156,10 +159,13 @@ class Dispatch:
                 self._settled_as("dead", reason)
                 self._job.fail(storable(reason), tx=tx)
             case Retry(after_s=after, reason=reason):
-                is_last = self._job.attempts >= self._job.max_attempts
+                is_last = self._job.attempts >= self._most_attempts
                 self._mark(tx, "dead" if is_last else "failed", reason or text)
                 self._settled_as("dead" if is_last else "retry", reason or text)
-                self._job.retry(self._checked(after), storable(reason or text), tx=tx)
+                if is_last:
+                    self._job.fail(storable(reason or text), tx=tx)
+                else:
+                    self._job.retry(self._checked(after), storable(reason or text), tx=tx)
             case _:
                 raise TypeError(f"unknown outcome {outcome!r}")
 

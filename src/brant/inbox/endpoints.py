@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from brant.arguments import label, seconds, whole
 from brant.errors import InvalidValue
+from brant.inbox.addresses import Networks
 from brant.inbox.providers.base import Incoming, Provider
 from brant.inbox.redaction import Redaction
 from brant.inbox.secrets import Secrets
@@ -74,6 +75,7 @@ class EndpointSettings:
     max_orphans: int
     max_orphan_bytes: int
     redaction: Redaction
+    allow_from: Networks | None
 
 
 class Endpoint:
@@ -161,6 +163,7 @@ def settings_of(
     max_orphans: int,
     max_orphan_bytes: int,
     redact: Iterable[str],
+    allow_from: str | Iterable[str] | None,
 ) -> EndpointSettings:
     """The settings, checked: one clear error for what can't work."""
     chosen = _provider(provider, options)
@@ -188,7 +191,15 @@ def settings_of(
         max_orphans=whole(max_orphans, "max_orphans", minimum=0),
         max_orphan_bytes=whole(max_orphan_bytes, "max_orphan_bytes", minimum=0),
         redaction=Redaction(redact),
+        allow_from=None if allow_from is None else _networks(allow_from),
     )
+
+
+def _networks(given: str | Iterable[str]) -> Networks:
+    networks = Networks(given, "allow_from")
+    if not len(networks):
+        raise InvalidValue("allow_from names no network, so nobody could send; leave it out to let all send")
+    return networks
 
 
 def _provider(provider: str | Provider | None, options: dict[str, Any] | None) -> Provider | None:

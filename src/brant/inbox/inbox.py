@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from brant.arguments import label, seconds
+from brant.arguments import label, seconds, storable
 from brant.database import open as open_database
 from brant.errors import BrantError, InvalidValue, TransactionError
 from brant.inbox import dispatch
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from brant.database import Database
+    from brant.inbox.asgi import App
     from brant.inbox.providers.base import Incoming, Provider
     from brant.transaction import Transaction
     from brant.worker import Worker
@@ -68,8 +69,9 @@ class Inbox(Operations, Retention):
     def close(self) -> None:
         """Store what was taken, and close the handle that receives; the Database stays open."""
         with self._opening:
-            if self._committer is not None:
-                self._committer.close()
+            # Also where there was none yet: a closed one takes nothing.
+            self._committer = self._committer or Committer(self.db, Store(self.db, self.jobs))
+            self._committer.close()
             if self._durable is not None and self._durable is not self.db:
                 self._durable.close()
 
@@ -97,6 +99,7 @@ class Inbox(Operations, Retention):
         max_orphans: int = 1000,
         max_orphan_bytes: int = 16 * MEGABYTE,
         redact: Iterable[str] = (),
+        allow_from: str | Iterable[str] | None = None,
     ) -> Endpoint:
         """Register an endpoint in this process, and its name and path in the database; again to change it.
 
@@ -125,6 +128,7 @@ class Inbox(Operations, Retention):
             max_orphans=max_orphans,
             max_orphan_bytes=max_orphan_bytes,
             redact=redact,
+            allow_from=allow_from,
         )
         made = self.endpoints.get(name) or Endpoint(self, name, place, settings)
         self._save(made, place, None if settings.provider is None else settings.provider.name)
@@ -140,6 +144,10 @@ class Inbox(Operations, Retention):
                 raise InvalidValue(f"the path {path!r} is taken by the endpoint {taken['name']!r}")
             saved = rows(tx, "upsert_endpoint", endpoint.name, path, provider, 1, now)[0]
         endpoint.id = saved["id"]
+
+    def endpoint_at(self, path: str) -> Endpoint | None:
+        """That of this process."""
+        return next((each for each in tuple(self.endpoints.values()) if each.path == path), None)
 
     def list_endpoints(self) -> list[EndpointInfo]:
         """All that the database knows, by name, also those of other processes."""
@@ -240,6 +248,24 @@ class Inbox(Operations, Retention):
             return self._committing().submit(judged)
         except BrantError as error:
             return unavailable(type(error).__name__)
+
+    def unknown_path(self, path: str) -> Received:
+        """What to answer at a path that no endpoint of this process has."""
+        return receiving.unknown(row(self.db, "endpoint_of_path", storable(path)) is not None)
+
+    async def refuse_async(self, endpoint: Endpoint, refusal: Received) -> Received:
+        """Count what was refused before it was read; tells what to answer, which is 503 while it is paused."""
+        try:
+            committer = await asyncio.to_thread(self._committing)
+            return await asyncio.wrap_future(committer.submit(Parcel.refused(endpoint, refusal)))
+        except BrantError:
+            return refusal
+
+    def asgi(self, **options: Any) -> App:
+        """An ASGI application that receives for all endpoints; the options are those of `brant.inbox.asgi.app`."""
+        from brant.inbox.asgi import app
+
+        return app(self, **options)
 
     def ingest(
         self,

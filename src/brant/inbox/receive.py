@@ -37,7 +37,7 @@ class Facts:
 def judged(endpoint: Endpoint, request: Request, facts: Facts, now: float) -> Parcel | Received:
     """What is to be stored; or, for what leaves no trace, the answer itself. Never raises, whatever was sent."""
     settings = endpoint.settings
-    if (refusal := _too_large(settings, request)) is not None:
+    if (refusal := refusal_before_body(settings, request) or _too_large(settings, request)) is not None:
         return Parcel.refused(endpoint, refusal)
     if (answer := _challenge(settings, request, now)) is not None:
         return _answered(answer)
@@ -77,12 +77,19 @@ def unknown(is_known_elsewhere: bool) -> Received:
     return Received(404, reason="there is no such endpoint")
 
 
+def refusal_before_body(settings: EndpointSettings, request: Request) -> Received | None:
+    """Why a request is refused that need not be read any further."""
+    if settings.allow_from is not None and request.remote not in settings.allow_from:
+        return Received(403, reason="the address is none of those that may send")
+    size = sum(len(name) + len(value) for name, value in request.headers.pairs) + len(request.query)
+    if size > settings.max_header_bytes or len(request.headers) > _MOST_HEADERS:
+        return Received(431, reason="the headers are too large")
+    return None
+
+
 def _too_large(settings: EndpointSettings, request: Request) -> Received | None:
     if len(request.body) > settings.max_body:
         return Received(413, reason=f"the body is larger than {settings.max_body} bytes")
-    size = sum(len(name) + len(value) for name, value in request.headers.pairs) + len(request.query)
-    if size > settings.max_header_bytes or len(request.headers) > _MOST_HEADERS:
-        return Received(400, reason="the headers are too large")
     return None
 
 

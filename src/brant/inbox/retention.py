@@ -120,9 +120,16 @@ class Retention:
             self._note(tx, "content", total, summary)
         return total
 
-    def retain(self, *policies: RetentionPolicy, stop: Callable[[], bool] = lambda: False) -> Pruned:
-        """Apply the policies until nothing is left that is too old, in small transactions; tells what went."""
+    def retain(
+        self, *policies: RetentionPolicy, stop: Callable[[], bool] = lambda: False, dry_run: bool = False
+    ) -> Pruned:
+        """Apply the policies until nothing is left that is too old, in small transactions; tells what went.
+
+        With `dry_run` it counts the events, contents and deliveries without an event that would go.
+        """
         total = Pruned()
+        if dry_run:
+            return sum(map(self._due, policies), total)
         for policy in policies:
             for prune in self._steps(policy):
                 while not stop():
@@ -176,6 +183,23 @@ class Retention:
             steps.append(partial(self.prune_orphan_deliveries, older_than=old, endpoint=where))
         steps.append(lambda: self._forget(policy, now))
         return steps
+
+    def _due(self, policy: RetentionPolicy) -> Pruned:
+        now, total = int(self.db.clock.now()), Pruned()
+        for endpoint_id in self._endpoint_ids(policy.endpoint):
+            for status, age in policy.content_s.items():
+                total += Pruned(
+                    contents_erased=self._count("count_erasable_events", endpoint_id, int(now - age), status)
+                )
+            for status, age in policy.keep_s.items():
+                total += Pruned(events_pruned=self._count("count_prunable_events", endpoint_id, int(now - age), status))
+            if policy.orphans_s is not None:
+                orphans = self._count("count_old_orphans", endpoint_id, int(now - policy.orphans_s))
+                total += Pruned(deliveries_pruned=orphans)
+        return total
+
+    def _count(self, name: str, *values: object) -> int:
+        return int(rows(self.db, name, *values)[0]["count"])
 
     def _forget(self, policy: RetentionPolicy, now: int) -> Pruned:
         """Old keys and old counts of what was refused: no events, so they are in no audit."""

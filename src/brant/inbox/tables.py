@@ -20,6 +20,7 @@ RETENTION_QUEUE = "knocker.events.retention"
 _FOLDER = Path(__file__).parent / "sql" / "sqlite"
 _HEADER = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 _INCLUDE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -66,11 +67,29 @@ def prepare(db: Database) -> None:
     """Make what is missing; a file that Knocker made keeps all that it has."""
     if rows(db, "is_prepared"):
         return
-    if rows(db, "has_old_layout"):
+    with db.transaction() as tx:
+        make(tx)
+
+
+def make(tx: Transaction) -> None:
+    """As `prepare`, in a transaction of the caller's."""
+    if rows(tx, "has_old_layout"):
         raise StorageError(
             "the inbox tables have the layout of an old Knocker, with signatures on events: "
             "move them to the layout of its newest version first"
         )
-    making = sorted(name for name in statements() if name.startswith("make_"))
-    with db.transaction() as tx:
-        run_for_each(tx, making)
+    run_for_each(tx, _making())
+
+
+def has_inbox(db: Database) -> bool:
+    """Whether there is one in the file, Brant's or Knocker's; makes nothing."""
+    return bool(rows(db, "has_events_table"))
+
+
+def table_names() -> list[str]:
+    """All tables of the inbox, for a dump."""
+    return [found[1] for name in _making() if (found := _TABLE.match(statements()[name]))]
+
+
+def _making() -> list[str]:
+    return sorted(name for name in statements() if name.startswith("make_"))

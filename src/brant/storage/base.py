@@ -109,6 +109,10 @@ class Statements(ABC):
         """Run the statement and give the rows it returns one by one: for more than fit into memory."""
 
     @abstractmethod
+    def each_of(self, sql: str) -> Iterator[Row]:
+        """As `each`, for a statement that another statement has written."""
+
+    @abstractmethod
     def changed(self, name: str, params: Mapping[str, object]) -> int:
         """Run the statement and tell how many rows it changed."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 
 from brant.arguments import storable
 from brant.storage.base import Row, Statements
+from brant.storage.rows import NamedTuple
 
 # The tables, without their prefix, and their columns, both in the order of a dump.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -112,6 +114,17 @@ _TEXT_COLUMNS = frozenset(
 )
 
 
+class FurtherTable(NamedTuple):
+    """A table of a part that is built on Brant, and the statements that count, read and fill it."""
+
+    name: str
+    columns: tuple[str, ...]
+    last_id: int | None
+    count_sql: str
+    dump_sql: str
+    load_sql: str
+
+
 class TransferVerbs(Statements):
     def has_old_layout(self) -> bool:
         """Whether there are jobs in tables of earlier systems, which could not be taken over."""
@@ -129,19 +142,43 @@ class TransferVerbs(Statements):
         """Add a row as it was. Text with surrogate escapes stands for the bytes that were found in place of UTF-8."""
         params = dict(row)
         for column in _TEXT_COLUMNS.intersection(row):
-            value = row[column]
-            is_broken = isinstance(value, str) and storable(value) != value
-            params[f"{column}_is_broken"] = is_broken
-            if is_broken:
-                params[column] = str(value).encode("utf-8", "surrogateescape")
+            params[column], params[f"{column}_is_broken"] = _parameter(row[column])
         self.changed(f"load_{table}", params)
 
     def last_ids(self) -> dict[str, int]:
         """The highest id that each of the `NUMBERED_TABLES` has ever given out."""
         return dict(self.rows("last_ids", {}))
 
-    def raise_last_id(self, table: str, last_id: int) -> None:
+    def raise_last_id(self, table: str, last_id: int, *, prefix: str = "_honker_") -> None:
         """Have a table give out higher ids only, from now on."""
-        params = {"table": table, "last_id": last_id}
+        params = {"prefix": prefix, "table": table, "last_id": last_id}
         self.changed("forget_lower_last_id", params)
         self.changed("add_last_id", params)
+
+    def further_tables(self, names: Iterable[str]) -> dict[str, FurtherTable]:
+        """Those of the named tables that are there, by name."""
+        found = self.rows("further_tables", {"names": json.dumps(list(names))})
+        return {name: FurtherTable(name, tuple(json.loads(columns)), *rest) for name, columns, *rest in found}
+
+    def further_count(self, table: FurtherTable) -> int:
+        ((count,),) = self.each_of(table.count_sql)
+        return int(count)
+
+    def further_rows(self, table: FurtherTable) -> Iterator[Row]:
+        """As `table_rows`."""
+        return self.each_of(table.dump_sql)
+
+    def load_further_row(self, table: FurtherTable, row: Mapping[str, object]) -> None:
+        """As `load_row`."""
+        self.execute(table.load_sql, [part for column in table.columns for part in _parameter(row[column])])
+
+    def defer_references(self) -> None:
+        """Until the commit, rows may refer to others that are yet to come."""
+        self.rows("defer_references", {})
+
+
+def _parameter(value: object) -> tuple[object, bool]:
+    """What to pass for a value, and whether that is text which is not UTF-8, as bytes."""
+    if isinstance(value, str) and storable(value) != value:
+        return value.encode("utf-8", "surrogateescape"), True
+    return value, False

@@ -104,8 +104,14 @@ class SqliteSession(Session):
             raise self._translated(error) from error
 
     def each(self, name: str, params: Mapping[str, object]) -> Iterator[Row]:
+        return self._each(self._statements[name], params)
+
+    def each_of(self, sql: str) -> Iterator[Row]:
+        return self._each(sql, {})
+
+    def _each(self, sql: str, params: Mapping[str, object]) -> Iterator[Row]:
         try:
-            with closing(self._execute(self._statements[name], params)) as cursor:
+            with closing(self._execute(sql, params)) as cursor:
                 yield from cursor
         except _REFUSALS as error:
             raise self._translated(error) from error

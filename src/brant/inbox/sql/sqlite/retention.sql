@@ -13,6 +13,19 @@ WHERE e.endpoint_id = ?1 AND e.status = ?2 AND e.received_at < ?3 AND {{settled_
     AND NOT EXISTS (SELECT 1 FROM _brant_inbox_erased AS x WHERE x.event_id = e.id)
 ORDER BY e.received_at, e.id LIMIT ?4
 
+-- name: count_prunable_events
+SELECT count(*) AS count FROM knocker_events AS e
+WHERE e.endpoint_id = ?1 AND e.status = ?3 AND e.received_at < ?2 AND {{settled_at}} < ?2
+
+-- name: count_erasable_events
+SELECT count(*) AS count FROM knocker_events AS e
+WHERE e.endpoint_id = ?1 AND e.status = ?3 AND e.received_at < ?2 AND {{settled_at}} < ?2
+    AND NOT EXISTS (SELECT 1 FROM _brant_inbox_erased AS x WHERE x.event_id = e.id)
+
+-- name: count_old_orphans
+SELECT count(*) AS count FROM knocker_deliveries
+WHERE endpoint_id = ?1 AND event_id IS NULL AND received_at < ?2
+
 -- name: bury
 INSERT OR REPLACE INTO _brant_inbox_tombstones (endpoint_id, dedupe_key, event_id, pruned_at)
 SELECT endpoint_id, dedupe_key, id, ?2 FROM knocker_events WHERE id = ?1 AND dedupe_key IS NOT NULL

@@ -209,5 +209,8 @@ END
 -- name: is_prepared
 SELECT 1 AS found FROM sqlite_schema WHERE type = 'trigger' AND name = '_brant_inbox_dead_in_step'
 
+-- name: has_events_table
+SELECT 1 AS found FROM sqlite_schema WHERE type = 'table' AND name = 'knocker_events'
+
 -- name: has_old_layout
 SELECT 1 AS found FROM pragma_table_info('knocker_events') WHERE name = 'signature_valid'

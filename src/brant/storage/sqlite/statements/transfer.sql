@@ -26,12 +26,47 @@ SELECT substr(name, length('_honker_') + 1), seq FROM sqlite_sequence
 WHERE name IN ('_honker_live', '_honker_notifications', '_honker_stream') ORDER BY name
 
 -- name: forget_lower_last_id
-DELETE FROM sqlite_sequence WHERE name = '_honker_' || :table AND seq < :last_id
+DELETE FROM sqlite_sequence WHERE name = :prefix || :table AND seq < :last_id
 
 -- name: add_last_id
 INSERT INTO sqlite_sequence (name, seq)
-SELECT '_honker_' || :table, :last_id
-WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '_honker_' || :table)
+SELECT :prefix || :table, :last_id
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = :prefix || :table)
+
+-- Those of the named tables that are there, each with the statements that count, read and fill it. The storage does not
+-- know these tables, so their columns are looked up.
+-- name: further_tables
+SELECT
+    name,
+    columns,
+    (SELECT seq FROM sqlite_sequence AS s WHERE s.name = t.name),
+    printf('SELECT count(*) FROM "%w"', name),
+    printf('SELECT %s FROM "%w" ORDER BY %s', quoted, name, COALESCE(keys, 'rowid')),
+    printf('INSERT INTO "%w" (%s) VALUES (%s)', name, quoted, loaded)
+FROM (
+    SELECT
+        t.name,
+        (SELECT json_group_array(name) FROM (SELECT name FROM pragma_table_info(t.name) ORDER BY cid)) AS columns,
+        (
+            SELECT group_concat(printf('"%w"', name), ', ')
+            FROM (SELECT name FROM pragma_table_info(t.name) ORDER BY cid)
+        ) AS quoted,
+        (
+            SELECT group_concat(printf('"%w"', name), ', ')
+            FROM (SELECT name FROM pragma_table_info(t.name) WHERE pk > 0 ORDER BY pk)
+        ) AS keys,
+        (
+            SELECT group_concat(printf('iif(?%d, CAST(?%d AS TEXT), ?%d)', 2 * cid + 2, 2 * cid + 1, 2 * cid + 1), ', ')
+            FROM (SELECT cid FROM pragma_table_info(t.name) ORDER BY cid)
+        ) AS loaded
+    FROM sqlite_schema AS t
+    WHERE t.type = 'table' AND t.name IN (SELECT value FROM json_each(:names))
+) AS t
+ORDER BY name
+
+-- Rows may come before those that they refer to; the commit checks them all.
+-- name: defer_references
+PRAGMA defer_foreign_keys = ON
 
 -- A parameter can't be text that is not UTF-8: such text comes as bytes, and the flag tells it from a blob.
 -- fragment: loaded_name
