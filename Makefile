@@ -21,11 +21,11 @@ demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 # The same tests, the slow ones at full length.
 test-slow: $(STAMP)
-	BRANT_KILLS=300 BRANT_DRIVER_KILLS=20 BRANT_INBOX_KILLS=50 BRANT_EVERYWHERE=1 BRANT_WAKE_UPS=10000 BRANT_MODEL_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 --timeout 1800 $(ARGS)
+	BRANT_KILLS=300 BRANT_DRIVER_KILLS=20 BRANT_INBOX_KILLS=50 BRANT_EVERYWHERE=1 BRANT_WAKE_UPS=10000 BRANT_MODEL_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 1800 $(ARGS)
 
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m bench $(ARGS)
