@@ -154,7 +154,7 @@ def test_headers_that_came_twice_are_both_kept(server: Server) -> None:
         assert inbox.list_deliveries(endpoint="open")[0].headers.all("x-odd") == ["1", "2"]
 
 
-@pytest.mark.parametrize("body", [gzip.compress(b"{}" * 1000), b"\xff\xfe\x00", b""])
+@pytest.mark.parametrize("body", [gzip.compress(b"{}" * 1000, mtime=0), b"\xff\xfe\x00", b""])
 def test_a_body_is_stored_as_it_was_sent(server: Server, body: bytes) -> None:
     headers = {**signed(body), "Content-Encoding": "gzip"}
     assert post(server, "/hooks", body, headers).status_code == 204
