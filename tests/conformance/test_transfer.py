@@ -137,3 +137,18 @@ def test_the_last_id_is_never_lowered(session: Session, table: str) -> None:
 
 def test_there_are_no_jobs_of_earlier_systems_in_a_new_database(session: Session) -> None:
     assert not session.has_old_layout()
+
+
+def test_tables_of_other_parts_are_carried_too(storage: Storage) -> None:
+    with storage.transaction() as session:
+        session.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)", [])
+        session.execute("CREATE TABLE children (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parents (id))", [])
+    with storage.transaction() as session:
+        found = session.further_tables(["children", "missing", "parents"])
+        assert sorted(found) == ["children", "parents"]
+        session.defer_references()
+        session.load_further_row(found["children"], {"id": 2, "parent": 1})
+        session.load_further_row(found["parents"], {"id": 1})
+    with storage.snapshot() as session:
+        assert session.further_count(found["children"]) == 1
+        assert [tuple(row) for row in session.further_rows(found["children"])] == [(2, 1)]

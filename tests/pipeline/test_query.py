@@ -29,7 +29,7 @@ def rows(spark: SparkSession, project: Project, statement: str) -> list[tuple[ob
 def test_the_live_tables_can_be_asked_before_there_is_a_lake(spark: SparkSession, project: Project) -> None:
     assert rows(spark, project, "SELECT count(*) FROM live.stream WHERE topic = 'orders'") == [(4,)]
     assert rows(spark, project, "SELECT queue, last_error FROM LIVE.Dead") == [("emails", "SMTP error 421: try later")]
-    with pytest.raises(PipelineError, match=r"there is no table bronze\.events; there are live\.consumers, "):
+    with pytest.raises(PipelineError, match=r"there is no table bronze\.events; did you mean live\.events"):
         sql(spark, project, "SELECT * FROM bronze.events")
 
 
