@@ -300,18 +300,7 @@ class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
         from brant.inspection import QueueStats
 
         with self.db._storage.reading() as session:
-            counts = session.queue_counts(self.name)
-        oldest = counts.oldest_due_at
-        return QueueStats(
-            queue=self.name,
-            pending=counts.pending,
-            delayed=counts.delayed,
-            processing=counts.processing,
-            dead=counts.dead,
-            oldest_age=None if oldest is None else max(0.0, self.db._storage.clock.now() - oldest),
-            next_run_at=counts.next_run_at,
-            paused=bool(counts.paused),
-        )
+            return QueueStats.of(self.name, session.queue_counts(self.name), session.now())
 
     # Dead letters
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from brant.storage.statements import load_statements
+from brant.statements import load_statements
 
 SQL = """\
 -- What is ready.

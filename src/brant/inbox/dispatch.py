@@ -12,6 +12,7 @@ from brant.arguments import seconds, storable
 from brant.errors import BrantError, ClaimLost, DatabaseBusy, InvalidValue
 from brant.inbox.endpoints import RetryPolicy
 from brant.inbox.records import Event
+from brant.inbox.retention import RetentionPolicy
 from brant.inbox.tables import QUEUE, RETENTION_QUEUE, row, rows, run
 from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze, outcome_of
 from brant.tasks import TaskSpec
@@ -55,7 +56,14 @@ def dispatch(payload: object) -> None:
 def take_care(payload: object) -> None:
     """The function of the queue that the schedules of the inbox write to."""
     context = current_task()
-    inbox_of(context).take_care(payload if isinstance(payload, dict) else {}, lambda: context.cancelled)
+    inbox = inbox_of(context)
+    match payload:
+        case {"kind": "recovery"}:
+            inbox.recover()
+        case {"kind": "retention", "policies": [*policies]}:
+            inbox.retain(*(RetentionPolicy(**policy) for policy in policies), stop=lambda: context.cancelled)
+        case _:
+            raise InvalidValue("the job asks for no care that the inbox knows")
 
 
 def tasks() -> list[TaskSpec]:

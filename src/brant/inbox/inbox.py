@@ -196,19 +196,11 @@ class Inbox(Operations, Retention):
 
         `headers` are pairs, so that none that came twice is lost, or a mapping.
         """
-        self._refuse_transaction()
-        known = self.endpoints.get(endpoint)
-        request = self._request(known, body, headers, query, method, path, remote)
         facts = receiving.Facts(event_type, provider_event_id, provider_delivery_id, dedupe_key)
-        waiting = self._handed_in(endpoint, known, request, facts)
+        waiting = self._begin(endpoint, body, headers, query, method, path, remote, facts)
         return waiting if isinstance(waiting, Received) else waiting.result()
 
-    async def receive_async(self, endpoint: str, body: bytes | str, headers: Any = (), **facts: Any) -> Received:
-        """As `receive`, with the same arguments; blocks no event loop."""
-        waiting = await asyncio.to_thread(self._begin, endpoint, body, headers, **facts)
-        return waiting if isinstance(waiting, Received) else await asyncio.wrap_future(waiting)
-
-    def _begin(
+    async def receive_async(
         self,
         endpoint: str,
         body: bytes | str,
@@ -219,11 +211,36 @@ class Inbox(Operations, Retention):
         path: str | None = None,
         remote: str | None = None,
         **facts: str | None,
+    ) -> Received:
+        """As `receive`, with the same arguments; blocks no event loop."""
+        told = receiving.Facts(**facts)
+        waiting = await asyncio.to_thread(self._begin, endpoint, body, headers, query, method, path, remote, told)
+        return waiting if isinstance(waiting, Received) else await asyncio.wrap_future(waiting)
+
+    def _begin(
+        self,
+        name: str,
+        body: bytes | str,
+        headers: Any,
+        query: Any,
+        method: str,
+        path: str | None,
+        remote: str | None,
+        facts: receiving.Facts,
     ) -> Received | Future[Received]:
+        """The answer where there is nothing to store, else a promise of it."""
         self._refuse_transaction()
-        known = self.endpoints.get(endpoint)
+        known = self.endpoints.get(name)
         request = self._request(known, body, headers, query, method, path, remote)
-        return self._handed_in(endpoint, known, request, receiving.Facts(**facts))
+        try:
+            if known is None:
+                return receiving.unknown(row(self.db, "endpoint_row", name) is not None)
+            judged = receiving.judged(known, request, facts, self.db.clock.now())
+            if isinstance(judged, Received):
+                return judged
+            return self._committing().submit(judged)
+        except BrantError as error:
+            return unavailable(type(error).__name__)
 
     def _refuse_transaction(self) -> None:
         if self.db.in_transaction:
@@ -235,19 +252,6 @@ class Inbox(Operations, Retention):
     ) -> Request:
         place = path if path is not None else "/" if known is None else known.path
         return Request.of(body, headers, method=method, path=place, query=query, remote=remote)
-
-    def _handed_in(
-        self, name: str, known: Endpoint | None, request: Request, facts: receiving.Facts
-    ) -> Received | Future[Received]:
-        try:
-            if known is None:
-                return receiving.unknown(row(self.db, "endpoint_row", name) is not None)
-            judged = receiving.judged(known, request, facts, self.db.clock.now())
-            if isinstance(judged, Received):
-                return judged
-            return self._committing().submit(judged)
-        except BrantError as error:
-            return unavailable(type(error).__name__)
 
     def unknown_path(self, path: str) -> Received:
         """What to answer at a path that no endpoint of this process has."""

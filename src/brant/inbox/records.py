@@ -9,18 +9,6 @@ from typing import Any
 
 from brant.inbox.request import Headers, Request
 
-__all__ = [
-    "Attempt",
-    "Audit",
-    "BulkResult",
-    "Delivery",
-    "EndpointInfo",
-    "Event",
-    "PruneAudit",
-    "Received",
-    "Reject",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -150,20 +150,6 @@ class Retention:
         """Have the workers of the inbox look for events that lost their job, and give them one."""
         self._schedule(f"brant-inbox-recovery:{QUEUE}", {"kind": "recovery"}, interval_s)
 
-    def take_care(self, payload: dict[str, Any], stop: Callable[[], bool]) -> None:
-        """One scheduled pass."""
-        if payload.get("kind") == "recovery":
-            self.recover()
-            return
-        policies = payload.get("policies")
-        if payload.get("kind") != "retention" or not isinstance(policies, list):
-            raise InvalidValue("the job asks for no care that the inbox knows")
-        self.retain(*(RetentionPolicy(**policy) for policy in policies), stop=stop)
-
-    def recover(self, most: int = 1000) -> int:
-        """The Inbox knows how."""
-        raise NotImplementedError
-
     def _schedule(self, name: str, payload: dict[str, Any], interval_s: int) -> None:
         every = every_s(whole(interval_s, "interval_s", minimum=1))
         # A pass does all that there is: those that were missed need no making up.

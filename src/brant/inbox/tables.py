@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brant.errors import StorageError
+from brant.statements import load_statements
 
 if TYPE_CHECKING:
     from brant.database import Database
@@ -17,30 +17,13 @@ if TYPE_CHECKING:
 QUEUE = "knocker.events"
 RETENTION_QUEUE = "knocker.events.retention"
 
-_FOLDER = Path(__file__).parent / "sql" / "sqlite"
-_HEADER = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
-_COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+_FOLDER = os.path.join(os.path.dirname(__file__), "sql", "sqlite")
 _TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
-_INCLUDE = re.compile(r"\{\{(\w+)\}\}")
 
 
-@functools.cache
 def statements() -> dict[str, str]:
     """All of them, by name."""
-    found: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
-    for file in sorted(_FOLDER.glob("*.sql")):
-        pieces = _HEADER.split(file.read_text("utf-8"))[1:]
-        for kind, name, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
-            if name in found[kind]:
-                raise KeyError(f"{file.name}: the {kind} {name!r} is defined twice")
-            found[kind][name] = _COMMENT.sub("", text).strip()
-    return {name: _complete(text, found["fragment"]) for name, text in found["name"].items()}
-
-
-def _complete(text: str, fragments: dict[str, str]) -> str:
-    while "{{" in text:
-        text = _INCLUDE.sub(lambda match: fragments[match[1]], text)
-    return text
+    return load_statements(_FOLDER)
 
 
 def rows(where: Database | Transaction, name: str, *values: object) -> list[dict[str, Any]]:

@@ -6,14 +6,13 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from urllib.parse import unquote, urlsplit
 
 import brant
 from brant.failpoint import failpoint
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.sink_parts import fsync_folder
+from brant.pipeline.tables import statement
 
 _VERSION = "version"
 _UNSEEN = "unseen"
@@ -46,12 +45,12 @@ def write_once(db: brant.Database, mark: Mark | None, write: Callable[[brant.Tra
     """Write the rows and the mark together; False when the mark says that they are there already."""
     with db.transaction() as tx:
         if mark is not None:
-            tx.execute(_sql("create_spark_commits"))
+            tx.execute(statement("create_spark_commits"))
             if _is_repeated(mark, _found(tx, mark.app), db.path):
                 return False
         rows = write(tx)
         if mark is not None:
-            tx.execute(_sql("save_spark_commit"), [mark.app, mark.batch, mark.plan, rows, now])
+            tx.execute(statement("save_spark_commit"), [mark.app, mark.batch, mark.plan, rows, now])
         failpoint("sink.before_commit")
     failpoint("sink.after_commit")
     return True
@@ -60,13 +59,13 @@ def write_once(db: brant.Database, mark: Mark | None, write: Callable[[brant.Tra
 def last_version(db: brant.Database, app: str) -> int:
     """The last `txnVersion` that was written as `app`; -1 when there is none."""
     with db.transaction() as tx:
-        tx.execute(_sql("create_spark_commits"))
+        tx.execute(statement("create_spark_commits"))
         found = _found(tx, app)
     return -1 if found is None else found.batch
 
 
 def _found(tx: brant.Transaction, app: str) -> Mark | None:
-    rows = tx.query(_sql("find_spark_commit"), [app])
+    rows = tx.query(statement("find_spark_commit"), [app])
     return Mark(app, rows[0]["batch"], rows[0]["plan"]) if rows else None
 
 
@@ -148,8 +147,3 @@ def local_folder(location: str) -> str | None:
     if address.scheme == "file":
         return os.path.abspath(unquote(address.path))
     return None if address.scheme else os.path.abspath(location)
-
-
-@cache
-def _sql(name: str) -> str:
-    return files("brant.pipeline").joinpath("sql", "sqlite", f"{name}.sql").read_text("utf-8")

@@ -100,15 +100,6 @@ def run_until(
             meter.end()
 
 
-def watch(running: Sequence[StreamingQuery], on_progress: Callable[[Progress], None] = _ignore) -> None:
-    """Wait for queries that others have started, telling of their batches. Ending this wait stops them."""
-    try:
-        _wait([_Meter(query, None, on_progress) for query in running], Watcher(on_progress))
-    finally:
-        for query in running:
-            query.stop()
-
-
 def _started(query: Query, every_s: float | None) -> StreamingQuery:
     try:
         return query.start(every_s=every_s)
@@ -136,7 +127,7 @@ def _wait(meters: list[_Meter], watcher: Watcher) -> None:
 class _Meter:
     """Adds up what the batches of a query report, each once."""
 
-    def __init__(self, query: StreamingQuery, notes: Notes | None, tell: Callable[[Progress], None]) -> None:
+    def __init__(self, query: StreamingQuery, notes: Notes, tell: Callable[[Progress], None]) -> None:
         self.query = query
         self._name = str(query.name)
         self._notes = notes
@@ -144,8 +135,7 @@ class _Meter:
         self._seen = ("", -1)
         self._rows = 0
         self._begun = time.monotonic()
-        if notes is not None:
-            notes.begun()
+        notes.begun()
 
     def wait(self, seconds: float) -> None:
         """Until the query has ended, at most for that long; `raise_failure` tells how."""
@@ -171,21 +161,18 @@ class _Meter:
     def _add(self, number: int, rows: int, lag: int | None) -> None:
         self._rows += rows
         rate = self._rows / max(time.monotonic() - self._begun, 0.001)
-        if self._notes is not None:
-            self._notes.progressed(number, rows, rate)
+        self._notes.progressed(number, rows, rate)
         self._tell(Progress(self._name, number, self._rows, rate, lag))
 
     def raise_failure(self) -> None:
         failure = self.query.exception()
         if failure is not None:
             text = sentence_in(str(failure))
-            if self._notes is not None:
-                self._notes.failed(text)
+            self._notes.failed(text)
             raise PipelineError(f"{self._name}: {text}") from failure
 
     def end(self) -> None:
-        if self._notes is not None:
-            self._notes.ended()
+        self._notes.ended()
 
 
 def _reports(query: StreamingQuery) -> Sequence[Any]:

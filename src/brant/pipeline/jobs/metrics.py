@@ -1,13 +1,12 @@
-"""Gold that Brant computes itself: throughput of topics, work of queues and tasks, dead letters by the kind of error.
-
-Tables of webhook endpoints and providers are to be added to `_tables`, from deliveries in bronze.
-"""
+"""Gold that Brant computes itself: throughput of topics, work of queues and tasks, dead letters by kind of error."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812, Spark's own idiom
 
 from brant.pipeline.checkpoint import Checkpoint
 from brant.pipeline.jobs.recomputed import PARTITION, RecomputedTable
@@ -16,13 +15,12 @@ from brant.pipeline.lake.selection import dates_of, files_between, files_of_date
 from brant.pipeline.lake.source import BRONZE_SCHEMA, FORMAT, LakeSource
 from brant.pipeline.project import METRICS_TABLES, Metrics, Project, seconds
 from brant.pipeline.runner import Progress, Query, run
-from brant.pipeline.tables import statement
+from brant.pipeline.tables import JOB_EVENTS_TOPIC, statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUERY = "metrics"
-JOBS_TOPIC = "_brant:jobs"
 _DAY_S = 86_400
 # Without braces, which are for frames in a statement.
 _UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -65,7 +63,7 @@ class _Writer:
         events = self._events(spark, dates)
         if events is not None:
             yield topics, spark.sql(statement("topics", "spark"), window, events=events)
-        jobs = self._events(spark, self._with_days_before(dates), JOBS_TOPIC)
+        jobs = self._events(spark, self._with_days_before(dates), JOB_EVENTS_TOPIC)
         if jobs is None:
             return
         lifecycle = spark.sql(statement("lifecycle", "spark"), events=jobs).persist()
@@ -73,9 +71,9 @@ class _Writer:
             attempts = spark.sql(
                 statement("attempts", "spark"), window, lifecycle=lifecycle, dates=_as_frame(spark, dates)
             )
-            rates = spark.sql(statement("queue_rates", "spark"), attempts=attempts)
-            yield queues, spark.sql(statement("queues", "spark"), window, rates=rates, lifecycle=lifecycle)
-            yield tasks, spark.sql(statement("tasks", "spark"), attempts=attempts)
+            of_queues = _rates(spark, attempts.withColumn("task", F.lit(None))).drop("task")
+            yield queues, spark.sql(statement("queues", "spark"), window, rates=of_queues, lifecycle=lifecycle)
+            yield tasks, _rates(spark, attempts.where("task IS NOT NULL"))
             patterns = {"uuid": _UUID, "hexadecimal": _HEXADECIMAL}
             yield dead_letters, spark.sql(statement("dead_letters", "spark"), patterns, attempts=attempts)
         finally:
@@ -90,6 +88,10 @@ class _Writer:
         first = date.fromisoformat(min(dates)) - timedelta(days=self._lookback_days)
         last = date.fromisoformat(max(dates))
         return {(first + timedelta(days=day)).isoformat() for day in range((last - first).days + 1)}
+
+
+def _rates(spark: SparkSession, attempts: DataFrame) -> DataFrame:
+    return spark.sql(statement("rates", "spark"), attempts=attempts)
 
 
 def _as_frame(spark: SparkSession, dates: Collection[str]) -> DataFrame:

@@ -17,9 +17,9 @@ from brant.errors import (
     StorageError,
     StorageFull,
 )
+from brant.statements import load_statements
 from brant.storage.base import Row
 from brant.storage.session import Session
-from brant.storage.statements import load_statements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@ SELECT
     window_start,
     tenant,
     queue,
+    task,
     count_if(event = 'enqueued') AS enqueued,
     count_if(event = 'claimed') AS claimed,
     count_if(event = 'completed') AS completed,
@@ -20,4 +21,4 @@ SELECT
     percentile(run_s, 0.99) AS run_p99_s,
     date
 FROM {attempts}
-GROUP BY window_start, tenant, queue, date
+GROUP BY window_start, tenant, queue, task, date
