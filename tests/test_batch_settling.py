@@ -332,7 +332,7 @@ def test_workers_that_are_killed_leave_right_counts_and_one_callback(path: Path)
     print(f"again by BRANT_SEED={seed}")
     chance = random.Random(seed)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["brant.database"])
+    context.set_forkserver_preload(["brant.opening"])
 
     def start() -> BaseProcess:
         process = context.Process(target=settle_for_ever, args=(path,), daemon=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from brant.channel import Listener, Notification
     from brant.cron import CronSchedule, crontab, every, every_s
-    from brant.database import Database, attach, open
+    from brant.database import Database
     from brant.errors import (
         BrantError,
         ClaimLost,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from brant.inbox import Inbox
     from brant.job import Job, Message
+    from brant.opening import attach, open
     from brant.queue import Queue
     from brant.schedule import Scheduler
     from brant.stream import Event, Stream
@@ -35,7 +36,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "channel": ("Listener", "Notification"),
     "cron": ("CronSchedule", "crontab", "every", "every_s"),
-    "database": ("Database", "attach", "open"),
+    "database": ("Database",),
     "errors": (
         "BrantError",
         "ClaimLost",
@@ -48,6 +49,7 @@ _HOMES = {
     ),
     "inbox": ("Inbox",),
     "job": ("Job", "Message"),
+    "opening": ("attach", "open"),
     "queue": ("Queue",),
     "schedule": ("Scheduler",),
     "stream": ("Event", "Stream"),

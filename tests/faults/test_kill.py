@@ -29,7 +29,7 @@ Actor = Callable[[Path, Path], None]
 def crew_of(path: Path, ledgers: Path) -> Callable[[Actor], BaseProcess]:
     # A server that has imported everything forks them: they are processes of their own, and start at once.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["brant.database", "tests.faults.actors"])
+    context.set_forkserver_preload(["brant.opening", "tests.faults.actors"])
 
     def start(actor: Actor) -> BaseProcess:
         process = context.Process(target=actor, args=(path, ledgers), daemon=True)

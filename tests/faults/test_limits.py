@@ -38,7 +38,7 @@ print(job.ack(), flush=True)
 
 def start_worker(path: Path, ledgers: Path) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["brant.database", "tests.faults.limit_actors"])
+    context.set_forkserver_preload(["brant.opening", "tests.faults.limit_actors"])
     process = context.Process(target=work_within_limits, args=(path, ledgers), daemon=True)
     process.start()
     return process

@@ -47,7 +47,7 @@ def _no_tasks_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def start_worker(path: Path, ledgers: Path) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["brant.database", "brant.worker", "tests.faults.worker_actors"])
+    context.set_forkserver_preload(["brant.opening", "brant.worker", "tests.faults.worker_actors"])
     process = context.Process(target=work, args=(path, ledgers), daemon=True)
     process.start()
     return process

@@ -9,8 +9,8 @@ import brant
 from brant.cli.command import DONE, FAILED, Command
 from brant.cli.output import put, put_json
 from brant.config import Target
-from brant.database import remove
 from brant.errors import StorageError
+from brant.opening import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import time
 
 from brant.cli.command import DONE
 from brant.cli.output import put, put_json
-from brant.database import remove
 from brant.errors import BrantError
+from brant.opening import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

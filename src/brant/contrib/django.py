@@ -25,10 +25,10 @@ from django.utils.module_loading import autodiscover_modules
 
 from brant.arguments import encode
 from brant.database import Database
-from brant.database import open as open_database
 from brant.errors import InvalidValue
 from brant.inspection import AttemptError, DeadJob
 from brant.job import Job, message_payload
+from brant.opening import open as open_database
 from brant.outcomes import Retry, outcome_of
 from brant.queue import Queue
 from brant.tasks import ENVELOPE, TaskSpec, call_payload, envelope, registry

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from brant.arguments import label, seconds, storable
-from brant.database import open as open_database
 from brant.errors import BrantError, InvalidValue, TransactionError
 from brant.inbox import dispatch
 from brant.inbox import receive as receiving
@@ -22,6 +21,7 @@ from brant.inbox.retention import Retention
 from brant.inbox.storing import Parcel, Store
 from brant.inbox.tables import QUEUE, RETENTION_QUEUE, prepare, row, rows
 from brant.inbox.verification import INVALID, UNVERIFIED, VERIFIED, Verification
+from brant.opening import open as open_database
 from brant.tasks import registry
 
 if TYPE_CHECKING:
