@@ -42,12 +42,12 @@ def dump(db: Database) -> Generator[str, None, None]:
     with storage.snapshot() as session:
         if session.has_old_layout():
             raise StorageError("jobs of an early Honker could not be taken over and would be missing; see db.health()")
-        further = session.further_tables(_further_names())
-        counts = _row_counts(session, further)
+        further = session.further_tables(further_names())
+        counts = row_counts(session, further)
         header = {"brant": 1, "format": FORMAT, "rows": sum(counts.values()), "last_ids": session.last_ids()}
         last_ids = {table.name: table.last_id for table in further.values()}
         yield _line({**header, "further": last_ids} if further else header)
-        for name, columns, read in _tables(session, further):
+        for name, columns, read in tables(session, further):
             for row in read():
                 storage.require_open()
                 yield _line({"table": name, **dict(zip(columns, map(_as_json, row), strict=True))})
@@ -63,9 +63,9 @@ def load(db: Database, lines: Iterable[str | bytes]) -> dict[str, int]:
     with db.transaction() as tx:
         session = tx.session()
         session.defer_references()
-        _make_further(tx, further_ids)
-        further = session.further_tables(_further_names())
-        _require_empty(session, further, db.path)
+        make_further(tx, further_ids)
+        further = session.further_tables(further_names())
+        require_empty(session, further, db.path)
         counts = _load_rows(session, further, objects)
         for table, last_id in last_ids.items():
             session.raise_last_id(table, last_id)
@@ -75,26 +75,28 @@ def load(db: Database, lines: Iterable[str | bytes]) -> dict[str, int]:
     return counts
 
 
-def _further_names() -> list[str]:
+def further_names() -> list[str]:
+    """Tables of other parts, each behind those that its rows refer to."""
     return [name for part in _FURTHER_PARTS for name in import_module(part).table_names()]
 
 
-def _make_further(tx: Transaction, wanted: Iterable[str]) -> None:
+def make_further(tx: Transaction, wanted: Iterable[str]) -> None:
+    """Make the tables of the parts that have one of these."""
     for part in map(import_module, _FURTHER_PARTS):
         if not set(wanted).isdisjoint(part.table_names()):
             part.make(tx)
 
 
-def _row_counts(session: Session, further: dict[str, FurtherTable]) -> dict[str, int]:
+def row_counts(session: Session, further: dict[str, FurtherTable]) -> dict[str, int]:
     return session.row_counts() | {name: session.further_count(table) for name, table in further.items()}
 
 
 # Writing
 
 
-def _tables(
+def tables(
     session: Session, further: dict[str, FurtherTable]
-) -> Iterator[tuple[str, tuple[str, ...], Callable[[], Iterator[tuple[Any, ...]]]]]:
+) -> Iterator[tuple[str, tuple[str, ...], Callable[[], Generator[tuple[Any, ...], None, None]]]]:
     """Each table's name, columns and rows. The further ones come last: what is loaded before must not act on them."""
     for name, columns in TABLES.items():
         yield name, columns, partial(session.table_rows, name)
@@ -167,14 +169,15 @@ def _checked_further(number: int, further: object) -> dict[str, int | None]:
         last_id is None or type(last_id) is int for last_id in further.values()
     ):
         raise _refusal(number, "is damaged: it should tell the last ids of further tables")
-    unknown = sorted(set(further).difference(_further_names()))
+    unknown = sorted(set(further).difference(further_names()))
     if unknown:
         raise _refusal(number, f"names {', '.join(unknown)}, which this Brant does not know: upgrade Brant")
     return further
 
 
-def _require_empty(session: Session, further: dict[str, FurtherTable], path: str) -> None:
-    held = [f"{table}: {count}" for table, count in _row_counts(session, further).items() if count]
+def require_empty(session: Session, further: dict[str, FurtherTable], path: str) -> None:
+    """Raise StorageError if there is a row in any table."""
+    held = [f"{table}: {count}" for table, count in row_counts(session, further).items() if count]
     if held:
         raise StorageError(
             f"{path} already holds rows ({', '.join(held)}); load into a new database; nothing was loaded"

@@ -37,6 +37,7 @@ READING = frozenset(
         "list_limits",
         "list_schedules",
         "lock_holder",
+        "migration_note",
         "next_claim_at",
         "next_schedule_at",
         "peek",

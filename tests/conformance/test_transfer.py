@@ -152,3 +152,12 @@ def test_tables_of_other_parts_are_carried_too(storage: Storage) -> None:
     with storage.snapshot() as session:
         assert session.further_count(found["children"]) == 1
         assert [tuple(row) for row in session.further_rows(found["children"])] == [(2, 1)]
+
+
+def test_how_far_a_migration_is_stays_noted_until_it_has_ended(session: Session) -> None:
+    assert session.migration_note() is None
+    session.save_migration_note("begun")
+    session.save_migration_note("half way")
+    assert session.migration_note() == "half way"
+    session.forget_migration_note()
+    assert session.migration_note() is None

@@ -12,7 +12,7 @@ GROUPS = {
     "Time and coordination": ("schedule", "lock", "limit"),
     "Webhooks": ("inbox",),
     "Data": ("pipeline",),
-    "Care": ("top", "init", "config", "doctor", "backup", "dump", "load", "bench", "completion"),
+    "Care": ("top", "init", "config", "doctor", "backup", "dump", "load", "migrate", "bench", "completion"),
 }
 USAGE = "brant [-d DIR] [-f FILE] [-q] COMMAND [OPTIONS]"
 GLOBAL_OPTIONS = {

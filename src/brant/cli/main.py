@@ -56,6 +56,7 @@ COMMANDS = {
     "backup": "care",
     "dump": "transfer",
     "load": "transfer",
+    "migrate": "migrate",
     "bench": "bench",
     "completion": "completion",
 }

@@ -8,7 +8,7 @@ over those names; a backend brings its SQL under the same names, and may overrid
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from brant.clock import Clock
@@ -105,11 +105,11 @@ class Statements(ABC):
         """Run the statement and give all rows it returns."""
 
     @abstractmethod
-    def each(self, name: str, params: Mapping[str, object]) -> Iterator[Row]:
+    def each(self, name: str, params: Mapping[str, object]) -> Generator[Row, None, None]:
         """Run the statement and give the rows it returns one by one: for more than fit into memory."""
 
     @abstractmethod
-    def each_of(self, sql: str) -> Iterator[Row]:
+    def each_of(self, sql: str) -> Generator[Row, None, None]:
         """As `each`, for a statement that another statement has written."""
 
     @abstractmethod

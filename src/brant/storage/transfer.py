@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 from brant.arguments import storable
 from brant.storage.base import Row, Statements
@@ -134,7 +134,7 @@ class TransferVerbs(Statements):
         """How many rows each table holds."""
         return dict(self.rows("row_counts", {}))
 
-    def table_rows(self, table: str) -> Iterator[Row]:
+    def table_rows(self, table: str) -> Generator[Row, None, None]:
         """All rows in the order of their key, each read when it is asked for; columns as in `TABLES`."""
         return self.each(f"dump_{table}", {})
 
@@ -164,13 +164,24 @@ class TransferVerbs(Statements):
         ((count,),) = self.each_of(table.count_sql)
         return int(count)
 
-    def further_rows(self, table: FurtherTable) -> Iterator[Row]:
+    def further_rows(self, table: FurtherTable) -> Generator[Row, None, None]:
         """As `table_rows`."""
         return self.each_of(table.dump_sql)
 
     def load_further_row(self, table: FurtherTable, row: Mapping[str, object]) -> None:
         """As `load_row`."""
         self.execute(table.load_sql, [part for column in table.columns for part in _parameter(row[column])])
+
+    def migration_note(self) -> str | None:
+        """What a migration into this database that has not ended has noted."""
+        found = self.value("migration_note", {})
+        return None if found is None else str(found)
+
+    def save_migration_note(self, note: str) -> None:
+        self.changed("save_migration_note", {"note": note})
+
+    def forget_migration_note(self) -> None:
+        self.changed("forget_migration_note", {})
 
     def defer_references(self) -> None:
         """Until the commit, rows may refer to others that are yet to come."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 
 from brant.clock import Clock
@@ -103,13 +103,13 @@ class SqliteSession(Session):
         except _REFUSALS as error:
             raise self._translated(error) from error
 
-    def each(self, name: str, params: Mapping[str, object]) -> Iterator[Row]:
+    def each(self, name: str, params: Mapping[str, object]) -> Generator[Row, None, None]:
         return self._each(self._statements[name], params)
 
-    def each_of(self, sql: str) -> Iterator[Row]:
+    def each_of(self, sql: str) -> Generator[Row, None, None]:
         return self._each(sql, {})
 
-    def _each(self, sql: str, params: Mapping[str, object]) -> Iterator[Row]:
+    def _each(self, sql: str, params: Mapping[str, object]) -> Generator[Row, None, None]:
         try:
             with closing(self._execute(sql, params)) as cursor:
                 yield from cursor

@@ -64,6 +64,15 @@ FROM (
 ) AS t
 ORDER BY name
 
+-- name: migration_note
+SELECT value FROM _brant_meta WHERE key = 'migration'
+
+-- name: save_migration_note
+INSERT OR REPLACE INTO _brant_meta (key, value) VALUES ('migration', :note)
+
+-- name: forget_migration_note
+DELETE FROM _brant_meta WHERE key = 'migration'
+
 -- Rows may come before those that they refer to; the commit checks them all.
 -- name: defer_references
 PRAGMA defer_foreign_keys = ON
