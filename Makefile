@@ -33,6 +33,7 @@ bench: $(BENCH_STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m brant.cli.manual markdown > docs/shell.md
 	$(BIN)/python -m brant.cli.manual man > docs/brant.1
+	$(BIN)/python -m brant.inbox.manual docs/providers
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

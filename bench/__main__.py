@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import brant
-from bench import peers, pipeline, pipeline_live, pipeline_sink, shell, tasks, wake
+from bench import inbox, peers, pipeline, pipeline_live, pipeline_postgres, pipeline_sink, shell, tasks, wake
 from bench.floor import Floor
 from bench.measure import Case, Outcome, Work, run
 
@@ -35,15 +35,21 @@ def main() -> int:
     parser.add_argument("--only", default="", help="run only the cases whose name holds this text")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        with tasks.cases(Path(folder), options.count * 5 // 2) as task_cases:
+        latencies = inbox.Latencies()
+        with (
+            tasks.cases(Path(folder), options.count * 5 // 2) as task_cases,
+            inbox.cases(Path(folder), options.count, latencies) as inbox_cases,
+        ):
             outcomes = [
                 run(case, options.rounds)
-                for case in (*cases(Path(folder), options.count), *task_cases)
+                for case in (*cases(Path(folder), options.count), *task_cases, *inbox_cases)
                 if options.only in case.name
             ]
         print(table(outcomes))
+        if lines := latencies.lines():
+            print("", *lines, sep="\n")
         if any("at once" in outcome.name for outcome in outcomes):
-            print("", *tasks.notes(), sep="\n")
+            print("", *tasks.verdicts(outcomes), "", *tasks.drains(), "", *tasks.notes(), sep="\n")
         if options.only in "wake":
             times = wake.measure(Path(folder) / "wake.db")
             p50, p99 = f"p50 {times.p50_ms:.2f} ms (goal: 0.3)", f"p99 {times.p99_ms:.2f} ms (goal: 2)"
@@ -91,6 +97,7 @@ def cases(folder: Path, count: int) -> list[Case]:
         *flat_cases(folder, count // 4),
         *shell.cases(folder),
         *pipeline.cases(folder),
+        *pipeline_postgres.cases(),
         *pipeline_sink.cases(folder),
     ]
 

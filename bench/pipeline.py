@@ -41,7 +41,7 @@ class Reads:
         with brant.open(path) as db:
             for number in range(EVENTS // _AT_ONCE):
                 first = number * _AT_ONCE
-                payloads = [_payload(n) for n in range(first, first + _AT_ONCE)]
+                payloads = [payload_of(n) for n in range(first, first + _AT_ONCE)]
                 keys = [str(n % 1000) for n in range(_AT_ONCE)]
                 db.stream(_TOPICS[number % len(_TOPICS)]).publish_many(payloads, keys=keys)
         return path
@@ -55,10 +55,10 @@ class Reads:
 
     def prepare(self, _: int) -> None:
         """File, Spark and its compiled code are there: rates are of a warm session."""
-        self._aggregate(self.spark.read.format("brant").option("endingOffsets", _PAGE).load(str(self.path)))
+        aggregate(self.spark.read.format("brant").option("endingOffsets", _PAGE).load(str(self.path)))
 
     def through_spark(self, _: int) -> None:
-        self._aggregate(self.spark.read.format("brant").load(str(self.path)))
+        aggregate(self.spark.read.format("brant").load(str(self.path)))
 
     def two_columns(self, _: int) -> None:
         frame = self.spark.read.format("brant").schema("offset bigint, topic string").load(str(self.path))
@@ -68,7 +68,7 @@ class Reads:
         reader = self.spark.read.format("jdbc").option("driver", "org.sqlite.JDBC").option("fetchsize", 10_000)
         reader = reader.option("url", f"jdbc:sqlite:{self.path}").option("dbtable", "_honker_stream")
         bounds = {"partitionColumn": "offset", "lowerBound": "1", "upperBound": str(EVENTS), "numPartitions": "2"}
-        self._aggregate(reader.options(**bounds).load())
+        aggregate(reader.options(**bounds).load())
 
     def by_sqlite3(self, _: int) -> None:
         connection = sqlite3.connect(self.path)
@@ -87,12 +87,6 @@ class Reads:
             cursor.execute("SELECT offset, topic, key, payload, created_at FROM _honker_stream")
             for _batch in cursor.fetch_record_batch():
                 pass
-
-    def _aggregate(self, frame: DataFrame) -> None:
-        """Every column is used, so that none can be left out on the way; nothing that Spark would have to sort for."""
-        lengths = ["length(key) AS key", "length(payload) AS payload"]
-        short = frame.selectExpr("offset", "topic", *lengths, "created_at")
-        short.groupBy("topic").agg({"offset": "sum", "key": "sum", "payload": "sum", "created_at": "max"}).collect()
 
 
 def cases(folder: Path) -> list[Case]:
@@ -134,7 +128,14 @@ def cases(folder: Path) -> list[Case]:
     ]
 
 
-def _payload(n: int) -> dict[str, Any]:
+def aggregate(frame: DataFrame) -> None:
+    """Every column is used, so that none can be left out on the way; nothing that Spark would have to sort for."""
+    lengths = ["length(key) AS key", "length(payload) AS payload"]
+    short = frame.selectExpr("offset", "topic", *lengths, "created_at")
+    short.groupBy("topic").agg({"offset": "sum", "key": "sum", "payload": "sum", "created_at": "max"}).collect()
+
+
+def payload_of(n: int) -> dict[str, Any]:
     return {"id": n, "kind": "order", "amount": n % 997, "note": "a line of text of usual length for an event"}
 
 

@@ -1,10 +1,17 @@
-"""Tasks end to end: enqueued here, run by the worker's own command, their results read here."""
+"""Tasks end to end: enqueued here, run by the worker's own command, their results read here.
+
+The clock holds all of it, for each contender alike: tasks are enqueued one by one by one process, a worker that has
+run some before runs them, acks them and stores their answers, and the same process reads every answer. The worker's
+slots are held while tasks are enqueued: else the figure would tell who wins a race for the two sides' lock and cores.
+What came after that is noted, too, and shown for itself.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -16,16 +23,16 @@ from typing import Any, Protocol, cast
 
 from bench.contenders import gate
 from bench.floor import Floor
-from bench.measure import Case, Work
+from bench.measure import Case, Outcome, Work
 
 PATIENCE_S = 120.0
 CONCURRENCIES = (1, 4, 16)
 _NAMES = ("brant", "huey", "dramatiq", "rq")  # the last two need Redis
 _ROUNDS = 3
 _LOOK_S = 0.005
-# huey takes a task out of the file before it runs it: one whose worker dies is gone.
-_AT_LEAST_ONCE = ("dramatiq", "rq")
 _BIN = Path(sys.executable).parent
+# By case and contender, what each of its turns came to.
+_drain_rates: dict[tuple[str, str], list[float]] = {}
 
 
 class Contender(Protocol):
@@ -43,10 +50,9 @@ class Stage:
         self._place = place
         self._environment = os.environ | environment
         self._worker: subprocess.Popen[bytes] | None = None
-        self._handles: list[Any] = []
 
-    def prepare(self, contender: Contender, kind: str, concurrency: int, count: int) -> None:
-        """Have the tasks enqueued, and every slot of a worker that has run some before busy with waiting."""
+    def prepare(self, contender: Contender, kind: str, concurrency: int) -> None:
+        """Have every slot of a worker that has run some tasks before busy with waiting."""
         self.clear()
         (self._place / "held").mkdir()
         with (self._place / "worker.log").open("ab") as log:
@@ -59,12 +65,14 @@ class Stage:
         for _ in range(concurrency):
             contender.enqueue(f"{kind}_hold")
         self._await(lambda: len(list((self._place / "held").iterdir())) == concurrency)
-        self._handles = [contender.enqueue(f"{kind}_noop", 1) for _ in range(count)]
 
-    def drain(self, contender: Contender) -> None:
-        """From letting the worker go to having read the last result."""
+    def run(self, case: str, name: str, contender: Contender, kind: str, count: int) -> None:
+        """From the first task enqueued to the last result read."""
+        handles = [contender.enqueue(f"{kind}_noop", 1) for _ in range(count)]
+        start = time.perf_counter()
         (self._place / "go").touch()
-        self._await_answers(contender, self._handles)
+        self._await_answers(contender, handles)
+        _drain_rates.setdefault((case, name), []).append(count / (time.perf_counter() - start))
 
     def clear(self) -> None:
         if self._worker is not None:
@@ -88,6 +96,29 @@ class Stage:
 
 def _has_answer(contender: Contender, handle: Any) -> bool:
     return contender.answer_of(handle) is not None
+
+
+def verdicts(outcomes: list[Outcome]) -> list[str]:
+    """For each case, who of the peers was faster than Brant."""
+    found = []
+    for outcome in outcomes:
+        if outcome.beats and "at once" in outcome.name:
+            ours = outcome.rates["brant"]
+            behind = [
+                f"{peer} ({ours / rate:.2f} of its rate)"
+                for peer in outcome.beats
+                if (rate := outcome.rates.get(peer, 0.0)) > ours
+            ]
+            found.append(f"{outcome.name}: " + (f"behind {', '.join(behind)}" if behind else "ahead of all"))
+    return found
+
+
+def drains() -> list[str]:
+    """Without the enqueuing: tasks a second from letting the worker go to the last result."""
+    by_case: dict[str, list[str]] = {}
+    for (case, name), rates in _drain_rates.items():
+        by_case.setdefault(case, []).append(f"{name} {statistics.median(rates):,.0f}")
+    return [f"{case}, once enqueued: {', '.join(rates)} /s" for case, rates in by_case.items()]
 
 
 def notes() -> list[str]:
@@ -147,23 +178,19 @@ def _enqueue_case(contenders: dict[str, Contender], stage: Stage, floor: Floor, 
 def _drain_case(
     contenders: dict[str, Contender], stage: Stage, floor: Floor, kind: str, concurrency: int, count: int
 ) -> Case:
+    case = f"{kind} tasks, {concurrency} at once"
     works: dict[str, Work] = {}
-    prepare: dict[str, Work] = {"floor": floor.enqueue}
+    prepare: dict[str, Work] = {}
     for name, contender in contenders.items():
-        prepare[name] = partial(stage.prepare, contender, kind, concurrency)
-        works[name] = lambda _, contender=contender: stage.drain(contender)  # type: ignore[misc]
+        prepare[name] = lambda _, contender=contender: stage.prepare(contender, kind, concurrency)  # type: ignore[misc]
+        works[name] = partial(stage.run, case, name, contender, kind)
     ours = works.pop("brant")
-    return Case(
-        f"{kind} tasks, {concurrency} at once",
-        count,
-        ours,
-        partial(floor.drain, batch=concurrency),
-        0.1,
-        works,
-        prepare,
-        rounds=_ROUNDS,
-        beats=_AT_LEAST_ONCE,
-    )
+
+    def bare(count: int) -> None:
+        floor.enqueue(count)
+        floor.drain(count, batch=concurrency)
+
+    return Case(case, count, ours, bare, 0.1, works, prepare, rounds=_ROUNDS, beats=tuple(works))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Fixtures: a real file for each test, with real time or with time that the test moves."""
+"""Fixtures: a real database for each test, with real time or with time that the test moves."""
 
 from __future__ import annotations
 
@@ -10,15 +10,56 @@ import pytest
 
 import brant
 from brant.testing import FakeClock
+from tests.servers import Server, running_server
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: the commands under test would inherit that and be deaf to Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+BOTH_BACKENDS = [pytest.param("sqlite", id=pytest.HIDDEN_PARAM), "postgres"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked `both_backends` run once more, on Postgres."""
+    if "database_kind" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_backends"):
+        metafunc.parametrize("database_kind", BOTH_BACKENDS, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Not those that are about files only."""
+    needless = [item for item in items if _is_on_postgres(item) and item.get_closest_marker("files_only")]
+    if needless:
+        config.hook.pytest_deselected(items=needless)
+        items[:] = [item for item in items if item not in set(needless)]
+
+
+def _is_on_postgres(item: pytest.Item) -> bool:
+    chosen = getattr(item, "callspec", None)
+    return chosen is not None and chosen.params.get("database_kind") == "postgres"
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "app.db"
+def database_kind(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
+def path(request: pytest.FixtureRequest, database_kind: str) -> Iterator[Path]:
+    """Where the database of the test is: a file, or (for `both_backends`) an address, which `brant.open` takes too."""
+    if database_kind == "sqlite":
+        yield request.getfixturevalue("tmp_path") / "app.db"
+        return
+    server: Server = request.getfixturevalue("postgres_server")
+    with server.database() as address:
+        yield address  # type: ignore[misc]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A Postgres of this process of tests."""
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import brant
 from brant.limit import Limit
 from brant.testing import FakeClock
 
+pytestmark = pytest.mark.both_backends
+
 
 def claimed(queue: brant.Queue, count: int) -> list[Any]:
     """Payloads, one claim after the other."""

@@ -22,6 +22,8 @@ from brant.batch import Batch, BatchCounts
 from brant.testing import FakeClock, pending_payloads
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.both_backends
+
 
 @pytest.fixture
 def queue(db: brant.Database) -> brant.Queue:
@@ -160,6 +162,7 @@ def test_removed_counts_as_cancelled(db: brant.Database, pair: Batch, settle: Ca
 
 
 @pytest.mark.guarantee("G22")
+@pytest.mark.files_only
 def test_plain_sql_settles_too(db: brant.Database, pair: Batch, plain: sqlite3.Connection) -> None:
     first, second = (job.id for job in db.queue("q").claim_batch("w", 2))
     plain.execute("DELETE FROM _honker_live WHERE id = ?", [first])
@@ -175,6 +178,7 @@ def test_plain_sql_settles_too(db: brant.Database, pair: Batch, plain: sqlite3.C
     assert callback.ack()
 
 
+@pytest.mark.files_only
 def test_a_delete_of_jobs_that_nobody_claimed_cancels_them(
     db: brant.Database, pair: Batch, plain: sqlite3.Connection
 ) -> None:
@@ -183,6 +187,7 @@ def test_a_delete_of_jobs_that_nobody_claimed_cancels_them(
     assert len(callbacks(db)) == 1
 
 
+@pytest.mark.files_only
 def test_a_batch_that_plain_sql_settled_is_kept_from_the_first_sweep_on(
     timed: brant.Database, clock: FakeClock, path: Path
 ) -> None:
@@ -327,6 +332,7 @@ def settle_for_ever(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.guarantee("G22")
+@pytest.mark.files_only
 def test_workers_that_are_killed_leave_right_counts_and_one_callback(path: Path) -> None:
     seed = int(os.environ.get("BRANT_SEED") or secrets.randbits(32))
     print(f"again by BRANT_SEED={seed}")

@@ -16,6 +16,8 @@ from brant.errors import TransactionError
 from brant.testing import FakeClock, pending_payloads
 from tests.waiting import PATIENCE_S, in_thread, line_of, python
 
+pytestmark = pytest.mark.both_backends
+
 WEEK_S = 7 * 86_400
 
 
@@ -70,6 +72,7 @@ def test_an_exception_in_the_block_leaves_nothing(db: brant.Database, queue: bra
     assert pending_payloads(queue) == []
 
 
+@pytest.mark.files_only
 def test_a_batch_commits_with_the_callers_transaction(db: brant.Database, queue: brant.Queue) -> None:
     with pytest.raises(ZeroDivisionError), db.transaction() as tx:
         with db.batch(tx=tx) as lost:
@@ -96,6 +99,7 @@ def test_a_batch_that_fails_leaves_the_callers_transaction_usable(db: brant.Data
     assert db.batches() == []
 
 
+@pytest.mark.files_only
 def test_a_batch_commits_with_a_plain_connection(path: Path, db: brant.Database, queue: brant.Queue) -> None:
     with closing(sqlite3.connect(path)) as connection:
         with db.batch(tx=connection) as batch:
@@ -378,6 +382,7 @@ def test_a_loaded_batch_goes_on(db: brant.Database, queue: brant.Queue, tmp_path
     assert not batch.is_settled
 
 
+@pytest.mark.files_only
 def test_a_file_from_before_batches_gets_them(path: Path) -> None:
     with brant.open(path) as old, old.transaction() as tx:
         for name in old.query("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE '%batch%'"):

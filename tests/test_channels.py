@@ -19,6 +19,8 @@ from brant.errors import DatabaseClosed, DatabaseReplaced
 from brant.testing import FakeClock
 from tests.waiting import PATIENCE_S, in_thread, line_of, python
 
+pytestmark = pytest.mark.both_backends
+
 NOTIFIES = """
 import sys
 import brant
@@ -316,6 +318,7 @@ def test_queues_streams_and_schedules_send_no_notifications(db: brant.Database) 
 
 
 @pytest.mark.guarantee("G9")
+@pytest.mark.files_only
 def test_every_commit_gives_an_update_event(db: brant.Database, path: Path) -> None:
     events = db.update_events()
     assert Path(events.path) == path
@@ -338,6 +341,7 @@ def test_commits_that_nobody_waited_for_are_one_event(db: brant.Database) -> Non
     assert not events.wait(0.7)
 
 
+@pytest.mark.files_only
 def test_a_rollback_and_a_read_are_silent(db: brant.Database, path: Path) -> None:
     events = db.update_events()
     with pytest.raises(ZeroDivisionError), db.transaction() as tx:
@@ -367,6 +371,7 @@ def test_update_events_for_a_task_gives_none_until_closed(db: brant.Database) ->
 
 @pytest.mark.guarantee("G10")
 @pytest.mark.parametrize("backend", [None, "poll"])
+@pytest.mark.files_only
 def test_a_replaced_file_raises_in_every_waiter(path: Path, tmp_path: Path, backend: str | None) -> None:
     brant.open(tmp_path / "new.db").close()
     with brant.open(path, watcher_backend=backend) as db:
@@ -386,6 +391,7 @@ def test_a_replaced_file_raises_in_every_waiter(path: Path, tmp_path: Path, back
 
 
 @pytest.mark.guarantee("G10")
+@pytest.mark.files_only
 def test_a_replaced_file_is_not_read_in_the_place_of_the_old_one(path: Path, tmp_path: Path) -> None:
     with brant.open(tmp_path / "new.db") as other:
         other.stream("s").publish("not of this database")

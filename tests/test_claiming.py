@@ -10,6 +10,8 @@ import pytest
 import brant
 from brant.testing import FakeClock
 
+pytestmark = pytest.mark.both_backends
+
 
 def claimed(queue: brant.Queue, worker: str = "w", n: int = 100) -> list[object]:
     return [job.payload for job in queue.claim_batch(worker, n)]
@@ -100,6 +102,7 @@ def test_queues_do_not_see_each_others_jobs(db: brant.Database) -> None:
 
 
 @pytest.mark.parametrize("n", [0, -1, -100])
+@pytest.mark.files_only
 def test_asking_for_no_jobs_gives_none_and_takes_no_lock(path: Path, n: int) -> None:
     with brant.open(path, busy_timeout_ms=0) as db:
         db.queue("q").enqueue(1)

@@ -10,6 +10,8 @@ import pytest
 import brant
 from brant.testing import FakeClock, pending_payloads
 
+pytestmark = pytest.mark.both_backends
+
 
 @pytest.fixture
 def queue(timed: brant.Database) -> brant.Queue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import brant
+from tests.servers import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -87,10 +89,19 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture
+def server_address(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.new_database() as address:
+        yield address
+
+
 @pytest.mark.timeout(PAGE_TIMEOUT_S + 20)
 @pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
-def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     blocks = python_blocks(page)
+    environment = dict(os.environ)
+    if any("DATABASE_URL" in block.code for block in blocks):
+        environment["DATABASE_URL"] = request.getfixturevalue("server_address")
     scripts, empty = tmp_path / "scripts", tmp_path / "cwd"
     scripts.mkdir()
     empty.mkdir()
@@ -101,7 +112,9 @@ def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
             # As many empty lines as stand above it: a traceback then shows the line of the page.
             (scripts / f"{number:03}.py").write_text("\n" * block.line + block.code, "utf-8")
     command = [sys.executable, "-W", "error", "-c", _RUNNER, str(scripts), str(page)]
-    done = subprocess.run(command, cwd=empty, capture_output=True, text=True, timeout=PAGE_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command, cwd=empty, env=environment, capture_output=True, text=True, timeout=PAGE_TIMEOUT_S, check=False
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 

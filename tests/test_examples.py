@@ -52,9 +52,11 @@ def test_every_example_is_run_here() -> None:
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     """With Spark at its end, which takes its time on a busy machine."""
     lines = output_of(EXAMPLES / "demo.py", cwd=tmp_path, timeout_s=280)
-    assert [line[0] for line in lines if line[:1].isdigit()] == ["1", "2", "3", "4", "5", "6"]
+    assert [line[0] for line in lines if line[:1].isdigit()] == ["1", "2", "3", "4", "5", "6", "7"]
     (report,) = (line.partition(": ")[2] for line in lines if line.startswith("  report: "))
-    assert "emails: run time" in Path(report).read_text("utf-8")
+    page = Path(report).read_text("utf-8")
+    assert "emails: run time" in page
+    assert "Webhooks by provider" in page
     shutil.rmtree(Path(report).parent)
     assert "  health: ok" in lines
 

@@ -11,6 +11,8 @@ import pytest
 import brant
 from brant.testing import FakeClock
 
+pytestmark = pytest.mark.both_backends
+
 
 @pytest.fixture
 def queue(timed: brant.Database) -> brant.Queue:

@@ -12,7 +12,7 @@ from brant.errors import TransactionError
 from brant.testing import FakeClock
 from tests.waiting import line_of, python
 
-pytestmark = pytest.mark.guarantee("G3")
+pytestmark = [pytest.mark.both_backends, pytest.mark.guarantee("G3")]
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import brant
 from brant.testing import FakeClock
 from tests.waiting import PATIENCE_S, in_thread, line_of, python
 
+pytestmark = pytest.mark.both_backends
+
 TAKES = """
 import sys
 import brant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,36 @@ import brant
 from brant.errors import StorageError
 from brant.migrate import Progress, migrate
 from tests.everything import add_foreign_rows, fill
+from tests.inbox.tiny import send, signed, tiny, work
+from tests.servers import Server
 
 STEP = 2000
 
 
+ON_SERVER = ("to-postgres", "from-postgres")
+
+
+@pytest.fixture(params=[pytest.param("files", id=pytest.HIDDEN_PARAM), *ON_SERVER])
+def direction(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def place(request: pytest.FixtureRequest, on_server: bool, name: str) -> AbstractContextManager[str]:
+    if not on_server:
+        return nullcontext(str(request.getfixturevalue("tmp_path") / name))
+    server: Server = request.getfixturevalue("postgres_server")
+    return server.database()
+
+
 @pytest.fixture
-def copy(tmp_path: Path) -> Iterator[brant.Database]:
-    with brant.open(tmp_path / "copy.db") as database:
+def path(request: pytest.FixtureRequest, direction: str) -> Iterator[Path]:
+    with place(request, direction == "from-postgres", "app.db") as address:
+        yield address  # type: ignore[misc]
+
+
+@pytest.fixture
+def copy(request: pytest.FixtureRequest, direction: str) -> Iterator[brant.Database]:
+    with place(request, direction == "to-postgres", "copy.db") as address, brant.open(address) as database:
         yield database
 
 
@@ -36,6 +60,7 @@ def interrupt_after(steps: int) -> Progress:
     return watch
 
 
+@pytest.mark.parametrize("direction", [pytest.param("files", id=pytest.HIDDEN_PARAM)], indirect=True)
 def test_a_copy_gives_the_same_dump(db: brant.Database, path: Path, copy: brant.Database) -> None:
     fill(db)
     add_foreign_rows(path)
@@ -97,9 +122,32 @@ def test_a_destination_that_was_used_meanwhile_is_told(db: brant.Database, copy:
 
 
 def test_the_inbox_is_copied_too(db: brant.Database, copy: brant.Database) -> None:
-    inbox = brant.Inbox(db)
-    inbox.endpoint("orders", verify="none")
-    inbox.receive("orders", b'{"id": 1}')
+    with brant.Inbox(db) as inbox:
+        fill_inbox(inbox)
+        inbox.endpoint("orders", verify="none")
+        inbox.receive("orders", b'{"id": 1}')
     migrate(db, copy)
     assert list(copy.dump()) == list(db.dump())
-    assert [event.endpoint for event in brant.Inbox(copy).list_events()] == ["orders"]
+    with brant.Inbox(copy) as moved:
+        assert [event.endpoint for event in moved.list_events(endpoint="orders")] == ["orders"]
+        newest = moved.list_events()[0].id
+        assert send(tiny(moved), "new") == newest + 1, "ids go on behind those of the source"
+        assert send(tiny(moved), "gone") < newest, "the key of what was deleted is known"
+
+
+def fill_inbox(inbox: brant.Inbox) -> None:
+    """Something in every table, with a body that is no text."""
+    endpoint = tiny(inbox, ordering_key="provider")
+    endpoint.handle("good")(lambda event, tx: None)
+    now = int(inbox.db.clock.now())
+    send(endpoint, "gone", "good")
+    work(inbox)
+    inbox.prune_events(statuses=["handled"], older_than=now + 100)
+    send(endpoint, "erased", "good")
+    send(endpoint, "dead", "nobody's")
+    work(inbox)
+    inbox.erase_content(status="handled", older_than=now + 100)
+    batch = b'[{"id": "b1", "about": "x"}, {"id": "b2", "about": "x"}]'
+    assert endpoint.receive(batch, signed(batch)).status_code == 204
+    assert endpoint.receive(b"\xff\x00 forged", [("X-Tiny", "forged")]).status_code == 401
+    inbox.ignore(send(endpoint, "ignored", "good"))

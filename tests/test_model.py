@@ -179,6 +179,8 @@ class Programs(TwoClients):
         assert done == self.model.ack(job.id, job.worker_id, job.attempts)
         if done:
             self.model.publish("s", None, '"effect"')
+        elif self.is_server:
+            self.model.last_offset += 1  # taken by what was undone
 
     def settle(self, job: brant.Job, verb: str, delay: float, error: str) -> None:
         claim = (job.id, job.worker_id)

@@ -16,6 +16,8 @@ from brant.testing import FakeClock
 from tests.looping import run, until, working
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.both_backends
+
 
 class Recorder:
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import brant
 from brant.testing import FakeClock
 from tests.waiting import PATIENCE_S, ObservedClock, in_thread, line_of, python
 
-pytestmark = pytest.mark.guarantee("G20")
+pytestmark = [pytest.mark.both_backends, pytest.mark.guarantee("G20")]
 
 
 def test_a_paused_queue_hands_out_nothing(db: brant.Database) -> None:

@@ -13,6 +13,8 @@ import pytest
 import brant
 from brant.testing import FakeClock, pending_payloads
 
+pytestmark = pytest.mark.both_backends
+
 
 def stored(db: brant.Database) -> list[str]:
     return [row["payload"] for row in db.query("SELECT payload FROM _honker_live ORDER BY id")]
@@ -323,6 +325,7 @@ def test_a_job_exists_if_and_only_if_its_transaction_commits(db: brant.Database,
 
 
 @pytest.mark.guarantee("G1")
+@pytest.mark.files_only
 def test_a_job_commits_with_the_callers_own_connection(db: brant.Database) -> None:
     queue = db.queue("q")
     own = sqlite3.connect(db.path)

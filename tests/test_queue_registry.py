@@ -13,6 +13,8 @@ from brant.errors import QueueNameError
 from brant.testing import FakeClock
 from tests.waiting import write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 
 def _names(db: brant.Database, **filters: Any) -> list[str]:
     return [stats.queue for stats in db.list_queues(**filters)]
@@ -245,6 +247,7 @@ def test_broadcast_ignores_aliases(db: brant.Database) -> None:
 
 
 @pytest.mark.guarantee("G8")
+@pytest.mark.files_only
 def test_looking_at_queues_and_aliases_does_not_wait_for_a_writer(db: brant.Database, path: Path) -> None:
     db.queue("q").write("x")
     db.add_alias("a", "q")

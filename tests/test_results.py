@@ -11,6 +11,8 @@ import brant
 from brant.testing import FakeClock
 from tests.waiting import PATIENCE_S, ObservedClock, in_thread, line_of, python, write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 
 @pytest.fixture
 def queue(timed: brant.Database) -> brant.Queue:
@@ -179,6 +181,7 @@ def test_a_result_wins_over_the_death_of_its_job(queue: brant.Queue) -> None:
 
 
 @pytest.mark.guarantee("G8")
+@pytest.mark.files_only
 def test_waiting_for_a_result_needs_no_write_lock(path: Path) -> None:
     with brant.open(path, busy_timeout_ms=0) as db:
         db.queue("q").save_result(1, "there")

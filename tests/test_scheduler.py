@@ -15,6 +15,8 @@ from brant.schedule import Schedule
 from brant.testing import FakeClock, pending_payloads
 from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 START = 1_700_000_000  # a Tuesday, 22:13:20 UTC
 MINUTE = START + 40  # the next full one
 EVERY_MINUTE = brant.crontab("* * * * *", tz="UTC")
@@ -61,6 +63,7 @@ def test_schedules_are_listed_by_name(scheduler: brant.Scheduler) -> None:
     assert [row["name"] for row in scheduler.list()] == ["a", "b", "c"]
 
 
+@pytest.mark.files_only
 def test_a_payload_of_another_program_that_is_not_json_is_shown_as_text(
     timed: brant.Database, scheduler: brant.Scheduler
 ) -> None:
@@ -303,6 +306,7 @@ def _break(column: str, value: object) -> Callable[[brant.Database], None]:
         _break("next_fire_at", -(10**18)),
     ],
 )
+@pytest.mark.files_only
 def test_a_bad_row_is_parked_with_its_error_and_the_others_fire(
     timed: brant.Database, scheduler: brant.Scheduler, clock: FakeClock, breaking: Callable[[brant.Database], None]
 ) -> None:
@@ -375,6 +379,7 @@ def test_a_minute_schedule_fires_once_a_minute_through_the_hour_that_is_repeated
 
 
 @pytest.mark.guarantee("G8")
+@pytest.mark.files_only
 def test_looking_at_schedules_does_not_wait_for_a_writer(scheduler: brant.Scheduler, path: Path) -> None:
     scheduler.add(name="n", queue="q", schedule=EVERY_MINUTE)
     with write_lock_held(path):

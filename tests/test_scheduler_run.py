@@ -15,6 +15,8 @@ from brant.testing import FakeClock
 from tests.looping import Warnings, run, until
 from tests.waiting import PATIENCE_S, line_of, python, write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 START = 1_700_000_000
 LOCK = brant.Scheduler.LOCK_NAME
 
@@ -273,6 +275,7 @@ def test_a_bad_schedule_does_not_stop_the_others(timed: brant.Database, clock: F
     run(test())
 
 
+@pytest.mark.files_only
 def test_another_s_long_write_does_not_end_it(path: Path) -> None:
     async def test(db: brant.Database, clock: FakeClock) -> None:
         scheduler = db.scheduler()

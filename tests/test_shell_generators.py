@@ -13,6 +13,8 @@ import pytest
 import brant
 from brant.testing import FakeClock
 
+pytestmark = pytest.mark.both_backends
+
 KILLED_MID_BATCH = """
 import os, signal, sys
 import brant

@@ -11,6 +11,8 @@ import brant
 from brant.shell import MAX_MESSAGE_BYTES
 from brant.testing import FakeClock
 
+pytestmark = pytest.mark.both_backends
+
 TEXTS = [
     "plain",
     "",

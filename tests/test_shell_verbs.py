@@ -13,6 +13,8 @@ import brant
 from brant.errors import QueueNameError
 from brant.testing import FakeClock
 
+pytestmark = pytest.mark.both_backends
+
 
 def test_a_read_message_is_gone(db: brant.Database) -> None:
     queue = db.queue("once")
@@ -300,6 +302,7 @@ def test_a_paused_queue_hands_out_no_message(db: brant.Database) -> None:
 
 
 @pytest.mark.guarantee("G1")
+@pytest.mark.files_only
 def test_verbs_take_part_in_the_callers_transaction(db: brant.Database, path: Path) -> None:
     queue = db.queue("joined")
     ids = _written(queue)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import Any
 
 import pytest
 
 from brant.testing import FakeClock
-from tests.attached import NOW, Sql, connection, sql
+from tests.attached import NOW, Plain, Sql, connection, sql
 
 __all__ = ["connection", "sql"]
+
+pytestmark = pytest.mark.both_backends
 
 
 def enqueue(
@@ -34,15 +35,18 @@ def claim(sql: Sql, n: int = 1, *, worker: str = "w", lease: int = 60) -> list[A
     return jobs
 
 
-def dead(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    return connection.execute("SELECT id, attempts, last_error FROM _honker_dead ORDER BY id").fetchall()
+def dead(connection: Plain) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT id, attempts, last_error FROM _honker_dead ORDER BY id"
+    ).fetchall()
+    return rows
 
 
 def test_bootstrap_answers_one_however_often_it_is_called(sql: Sql) -> None:
     assert [sql("honker_bootstrap"), sql("honker_bootstrap")] == [1, 1]
 
 
-def test_notify_stores_the_text_as_it_is_and_answers_the_id(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_notify_stores_the_text_as_it_is_and_answers_the_id(sql: Sql, connection: Plain) -> None:
     ids = [sql("notify", "c", text) for text in ("not json", "")]
     assert ids == [NOW * 1_000_000, NOW * 1_000_000 + 1]
     rows = connection.execute("SELECT id, channel, payload, created_at FROM _honker_notifications").fetchall()
@@ -69,13 +73,13 @@ def test_enqueue_answers_ids_that_are_times_and_grow(sql: Sql, clock: FakeClock)
     ],
 )
 def test_enqueue_sets_the_times(
-    sql: Sql, connection: sqlite3.Connection, given: dict[str, int], run_at: int, expires_at: int | None
+    sql: Sql, connection: Plain, given: dict[str, int], run_at: int, expires_at: int | None
 ) -> None:
     enqueue(sql, **given)  # type: ignore[arg-type]
     assert connection.execute("SELECT run_at, expires_at FROM _honker_live").fetchall() == [(run_at, expires_at)]
 
 
-def test_enqueue_writes_no_notification(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_enqueue_writes_no_notification(sql: Sql, connection: Plain) -> None:
     enqueue(sql)
     assert connection.execute("SELECT * FROM _honker_notifications").fetchall() == []
 
@@ -107,7 +111,7 @@ def test_claim_batch_takes_up_to_n_and_all_for_a_negative_n(sql: Sql, n: int, cl
     assert len(claim(sql, n)) == claimed
 
 
-def test_claim_batch_buries_the_exhausted_first(sql: Sql, connection: sqlite3.Connection, clock: FakeClock) -> None:
+def test_claim_batch_buries_the_exhausted_first(sql: Sql, connection: Plain, clock: FakeClock) -> None:
     spent, fresh = enqueue(sql, max_attempts=1), enqueue(sql)
     assert claim(sql)[0]["id"] == spent
     clock.advance(61)
@@ -115,7 +119,7 @@ def test_claim_batch_buries_the_exhausted_first(sql: Sql, connection: sqlite3.Co
     assert dead(connection) == [(spent, 1, "max attempts exceeded")]
 
 
-def test_max_attempts_of_zero_is_dead_at_the_first_claim(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_max_attempts_of_zero_is_dead_at_the_first_claim(sql: Sql, connection: Plain) -> None:
     job_id = enqueue(sql, max_attempts=0)
     assert claim(sql) == []
     assert dead(connection) == [(job_id, 0, "max attempts exceeded")]
@@ -153,7 +157,7 @@ def test_ack_batch_counts_what_was_held(sql: Sql) -> None:
     assert len(claim(sql, 9)) == 1
 
 
-def test_retry_puts_the_job_back_and_keeps_its_attempts(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_retry_puts_the_job_back_and_keeps_its_attempts(sql: Sql, connection: Plain) -> None:
     job_id = enqueue(sql)
     claim(sql)
     assert sql("honker_retry", job_id, "w", 30, "why") == 1
@@ -161,14 +165,14 @@ def test_retry_puts_the_job_back_and_keeps_its_attempts(sql: Sql, connection: sq
     assert row == ("pending", NOW + 30, None, None, 1)
 
 
-def test_retry_of_the_last_attempt_is_a_dead_letter_with_the_error(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_retry_of_the_last_attempt_is_a_dead_letter_with_the_error(sql: Sql, connection: Plain) -> None:
     job_id = enqueue(sql, max_attempts=1)
     claim(sql)
     assert sql("honker_retry", job_id, "w", 30, "why") == 1
     assert dead(connection) == [(job_id, 1, "why")]
 
 
-def test_fail_is_a_dead_letter_at_once(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_fail_is_a_dead_letter_at_once(sql: Sql, connection: Plain) -> None:
     job_id = enqueue(sql)
     claim(sql)
     assert sql("honker_fail", job_id, "w", "bad") == 1
@@ -176,7 +180,7 @@ def test_fail_is_a_dead_letter_at_once(sql: Sql, connection: sqlite3.Connection)
 
 
 def test_heartbeat_sets_the_end_of_the_lease_from_now_and_may_shorten_it(
-    sql: Sql, connection: sqlite3.Connection, clock: FakeClock
+    sql: Sql, connection: Plain, clock: FakeClock
 ) -> None:
     job_id = enqueue(sql)
     claim(sql, lease=60)
@@ -185,7 +189,7 @@ def test_heartbeat_sets_the_end_of_the_lease_from_now_and_may_shorten_it(
     assert connection.execute("SELECT claim_expires_at FROM _honker_live").fetchone() == (NOW + 15,)
 
 
-def test_cancel_deletes_a_live_job_in_either_state(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_cancel_deletes_a_live_job_in_either_state(sql: Sql, connection: Plain) -> None:
     claimed, pending = enqueue(sql), enqueue(sql)
     claim(sql)
     assert [sql("honker_cancel", job_id) for job_id in (claimed, pending, pending)] == [1, 1, 0]
@@ -220,7 +224,7 @@ def test_next_claim_at_ignores_the_exhausted_and_the_expired(sql: Sql, clock: Fa
     assert sql("honker_queue_next_claim_at", "q") == 0
 
 
-def test_sweep_expired_buries_what_was_not_started_in_time(sql: Sql, connection: sqlite3.Connection) -> None:
+def test_sweep_expired_buries_what_was_not_started_in_time(sql: Sql, connection: Plain) -> None:
     job_id = enqueue(sql, expires=0)
     enqueue(sql, expires=1)
     assert [sql("honker_sweep_expired", "q"), sql("honker_sweep_expired", "q")] == [1, 0]
@@ -268,7 +272,7 @@ def test_the_rate_limit_counts_what_it_lets_pass_in_each_window(sql: Sql, clock:
     assert [sql("honker_rate_limit_sweep", 101), sql("honker_rate_limit_sweep", 100)] == [1, 0]
 
 
-def test_a_result_is_kept_for_its_time_or_for_good(sql: Sql, clock: FakeClock, connection: sqlite3.Connection) -> None:
+def test_a_result_is_kept_for_its_time_or_for_good(sql: Sql, clock: FakeClock, connection: Plain) -> None:
     assert [sql("honker_result_save", 7, "short", 10), sql("honker_result_save", 8, "long", 0)] == [1, 1]
     assert [sql("honker_result_get", job_id) for job_id in (7, 8, 9)] == ["short", "long", None]
     clock.advance(10)

@@ -10,6 +10,8 @@ import brant
 from brant.testing import FakeClock
 from tests.waiting import write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 
 def test_an_unused_queue_is_all_zeros(timed: brant.Database) -> None:
     stats = timed.queue("q").stats()
@@ -111,6 +113,7 @@ READS = {
 
 @pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("read", READS)
+@pytest.mark.files_only
 def test_reading_never_waits_for_the_write_lock(path: Path, read: str) -> None:
     with brant.open(path, busy_timeout_ms=0) as db:
         queue = db.queue("q")

@@ -18,6 +18,8 @@ from brant.stream import EventFeed
 from brant.testing import FakeClock
 from tests.waiting import PATIENCE_S, in_thread, line_of, python, write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 PUBLISHES = """
 import sys
 import brant
@@ -172,6 +174,7 @@ def test_nothing_is_saved_by_itself_with_both_thresholds_off(db: brant.Database)
 
 
 @pytest.mark.guarantee("G11")
+@pytest.mark.files_only
 def test_a_save_that_fails_loses_no_event(path: Path) -> None:
     with brant.open(path, busy_timeout_ms=0) as db:
         stream = _filled(db, 5)
@@ -188,6 +191,7 @@ def test_a_save_that_fails_loses_no_event(path: Path) -> None:
 
 
 @pytest.mark.guarantee("G11")
+@pytest.mark.files_only
 def test_a_save_that_fails_in_a_task_loses_no_event(path: Path) -> None:
     async def consume(stream: brant.Stream) -> list[int]:
         feed = stream.subscribe("c", save_every_n=1, save_every_s=0)
@@ -269,6 +273,7 @@ def test_an_event_between_subscribing_and_the_first_step_is_seen(db: brant.Datab
 
 
 @pytest.mark.guarantee("G8")
+@pytest.mark.files_only
 def test_a_wake_for_nothing_writes_nothing(timed: brant.Database, clock: FakeClock, path: Path) -> None:
     stream = _filled(timed, 1)
     feed = stream.subscribe("c")

@@ -12,11 +12,13 @@ import brant
 from brant.errors import DatabaseBusy, DatabaseClosed, StorageError, TransactionError
 from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 
 @pytest.fixture(autouse=True)
 def _orders(db: brant.Database) -> None:
     with db.transaction() as tx:
-        tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, note)")
+        tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT)")
 
 
 def order_ids(db: brant.Database) -> list[int]:
@@ -61,6 +63,7 @@ def test_an_exception_takes_everything_back(db: brant.Database) -> None:
     assert db.query("SELECT count(*) AS n FROM _honker_notifications") == [{"n": 0}]
 
 
+@pytest.mark.files_only
 def test_table_definitions_roll_back_too(db: brant.Database) -> None:
     with pytest.raises(Interrupted), db.transaction() as tx:
         tx.execute("CREATE TABLE invoices (id)")
@@ -100,6 +103,7 @@ def test_another_thread_waits_for_its_turn(db: brant.Database) -> None:
     assert order_ids(db) == [1, 2]
 
 
+@pytest.mark.files_only
 def test_two_tasks_of_one_event_loop_do_not_deadlock(db: brant.Database) -> None:
     async def both() -> None:
         entered, refused = asyncio.Event(), asyncio.Event()
@@ -175,7 +179,14 @@ def test_a_transaction_of_another_database_is_refused(db: brant.Database, path: 
         db.queue("q").enqueue(1, tx=tx)
 
 
-@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "INSERT OR ROLLBACK INTO orders (id) VALUES (1)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "COMMIT",
+        "ROLLBACK",
+        pytest.param("INSERT OR ROLLBACK INTO orders (id) VALUES (1)", marks=pytest.mark.files_only),
+    ],
+)
 def test_nothing_is_written_after_the_transaction_was_ended_by_sql(db: brant.Database, end: str) -> None:
     queue = db.queue("q")
     with pytest.raises(TransactionError, match="ended inside the block"), db.transaction() as tx:
@@ -198,6 +209,7 @@ def test_nothing_is_written_after_the_transaction_was_ended_by_sql(db: brant.Dat
 
 
 @pytest.mark.guarantee("G1")
+@pytest.mark.files_only
 def test_a_commit_that_fails_is_rolled_back_and_raised(db: brant.Database) -> None:
     queue = db.queue("q")
     with db.transaction() as tx:
@@ -212,6 +224,7 @@ def test_a_commit_that_fails_is_rolled_back_and_raised(db: brant.Database) -> No
 
 
 @pytest.mark.guarantee("G16")
+@pytest.mark.files_only
 def test_a_statement_that_fails_leaves_the_transaction_usable(db: brant.Database) -> None:
     with db.transaction() as tx:
         tx.execute("INSERT INTO orders (id) VALUES (1)")
@@ -222,6 +235,7 @@ def test_a_statement_that_fails_leaves_the_transaction_usable(db: brant.Database
 
 
 @pytest.mark.guarantee("G16")
+@pytest.mark.files_only
 def test_a_verb_that_fails_leaves_nothing_of_itself_in_the_transaction(db: brant.Database) -> None:
     queue = db.queue("q", max_attempts=1)
     job_id = queue.enqueue("poison")
@@ -264,6 +278,7 @@ def test_a_query_does_not_wait_for_a_transaction(db: brant.Database) -> None:
         assert in_thread(order_ids, db).result(PATIENCE_S) == []
 
 
+@pytest.mark.files_only
 def test_the_write_lock_of_another_process_is_waited_for_no_longer_than_the_timeout(path: Path) -> None:
     with brant.open(path, busy_timeout_ms=50) as impatient:
         queue = impatient.queue("q")
@@ -288,6 +303,7 @@ def test_closing_inside_a_transaction_is_refused_and_the_transaction_goes_on(db:
     assert order_ids(db) == [1]
 
 
+@pytest.mark.files_only
 def test_many_threads_lose_no_write(db: brant.Database) -> None:
     with db.transaction() as tx:
         tx.execute("INSERT INTO orders (id, note) VALUES (1, 0)")

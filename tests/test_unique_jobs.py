@@ -9,7 +9,7 @@ import pytest
 import brant
 from brant.testing import FakeClock, pending_payloads
 
-pytestmark = pytest.mark.guarantee("G18")
+pytestmark = [pytest.mark.both_backends, pytest.mark.guarantee("G18")]
 
 
 @pytest.fixture

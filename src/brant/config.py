@@ -33,7 +33,9 @@ class Settings:
         self.default_db_location = self._text("DEFAULT_DB_LOCATION", "")
         self.project_config_name = self._text("PROJECT_CONFIG_NAME", "")
         self.project_config_path = self._text("PROJECT_CONFIG_PATH", "")
-        self.backend = self._text("BACKEND", "sqlite")
+        self.backend = self._text("BACKEND", "sqlite").lower()
+        self.backend_target = without_password(self._text("BACKEND_TARGET", ""))
+        self.backend_schema = self._text("BACKEND_SCHEMA", "")
         self.busy_timeout_ms = self._number("BUSY_TIMEOUT", 5000, least=0)
         self.sync_mode = self._choice("SYNC_MODE", "NORMAL", SYNC_MODES)
         self.max_message_size = self._number("MAX_MESSAGE_SIZE", 10 * 1024 * 1024, least=1)
@@ -47,6 +49,22 @@ class Settings:
             for name, value in sorted(vars(self).items())
             if name != "sources" and not name.startswith("_")
         ]
+
+    def server(self) -> str:
+        """The address of the database on a server that the environment names, by an address or in parts."""
+        target = self._text("BACKEND_TARGET", "")
+        if not target:
+            from urllib.parse import quote
+
+            user, secret = self._text("BACKEND_USER", "postgres"), self._text("BACKEND_PASSWORD", "")
+            host, port = self._text("BACKEND_HOST", "localhost"), self._number("BACKEND_PORT", 5432, least=1)
+            credentials = quote(user, "") + (f":{quote(secret, '')}" if secret else "")
+            target = f"postgresql://{credentials}@{host}:{port}/{quote(self._text('BACKEND_DATABASE', 'brant'), '')}"
+        if not is_address(target):
+            raise InvalidValue(
+                f"{self._variable('BACKEND_TARGET')} must be postgresql://user@host/database, not {target[:40]!r}"
+            )
+        return _with_schema(target, self.backend_schema)
 
     def _text(self, name: str, default: str) -> str:
         for prefix in _PREFIXES:
@@ -100,6 +118,35 @@ def _attribute(name: str) -> str:
     return name.lower()
 
 
+def is_address(target: str) -> bool:
+    """Whether it names a database on a server, and not a file."""
+    return target.startswith(("postgresql://", "postgres://"))
+
+
+def without_password(target: str) -> str:
+    """An address as it may be shown; the path of a file as it is."""
+    if not is_address(target):
+        return target
+    from urllib.parse import parse_qsl, urlencode, urlsplit
+
+    try:
+        scheme, place, path, query, _ = urlsplit(target)
+    except ValueError:
+        return f"{target.partition('://')[0]}://..."
+    credentials, at, host = place.rpartition("@")
+    kept = [(name, value) for name, value in parse_qsl(query) if name not in ("password", "sslpassword")]
+    shown = f"{scheme}://{credentials.partition(':')[0]}{at}{host}{path}"
+    return f"{shown}?{urlencode(kept, safe='/,:')}" if kept else shown
+
+
+def _with_schema(target: str, schema: str) -> str:
+    if not schema or "brant_schema=" in target:
+        return target
+    from urllib.parse import quote
+
+    return f"{target}{'&' if '?' in target else '?'}brant_schema={quote(schema, '')}"
+
+
 class Target:
     """A database, and why this one."""
 
@@ -107,6 +154,17 @@ class Target:
         self.path = path
         self.reason = reason
         self.must_exist = must_exist
+
+    def __str__(self) -> str:
+        return without_password(self.path)
+
+    @property
+    def is_server(self) -> bool:
+        return is_address(self.path)
+
+    def exists(self) -> bool:
+        """Whether the file is there; whether a server has the database is known when it is opened."""
+        return self.is_server or os.path.exists(self.path)
 
 
 def resolve(
@@ -119,10 +177,11 @@ def resolve(
     settings = settings or Settings()
     start = os.path.abspath(directory or os.getcwd())
     if file is not None:
-        return _named(file, directory, start)
+        return Target(file, "-f") if is_address(file) else _named(file, directory, start)
     if settings.project_scope:
         return _project(start, settings)
-    _refuse_other_backends(settings.backend, settings.sources.get("backend", ""))
+    if _is_server_backend(settings.backend, settings.sources.get("backend", "")):
+        return Target(settings.server(), settings.sources["backend"])
     if directory is None and settings.default_db_location:
         if os.path.isabs(settings.default_db_location):
             path = os.path.join(settings.default_db_location, settings.default_db_name)
@@ -180,16 +239,23 @@ def _from_project_file(path: str) -> Target:
         raise InvalidValue(f"{path} can't be read: {error}") from error
     if content.get("version", 1) != 1:
         raise InvalidValue(f"{path}: version must be 1, not {content['version']!r}")
-    _refuse_other_backends(content.get("backend", "sqlite"), path)
+    is_server = _is_server_backend(content.get("backend", "sqlite"), path)
     target = content.get("target")
     if not isinstance(target, str) or not target:
         raise InvalidValue(f"{path}: target must be the path of the database, not {target!r}")
+    if is_server or is_address(target):
+        if not is_address(target):
+            raise InvalidValue(f"{path}: target must be postgresql://user@host/database for this backend")
+        options = content.get("backend_options", {})
+        schema = options.get("schema", "") if isinstance(options, dict) else ""
+        return Target(_with_schema(target, str(schema)), path)
     return Target(os.path.normpath(os.path.join(os.path.dirname(path), target)), path, must_exist=True)
 
 
-def _refuse_other_backends(backend: object, where: str) -> None:
-    if backend != "sqlite":
-        raise InvalidValue(f"{where}: the backend {backend!r} is not supported; use 'sqlite'")
+def _is_server_backend(backend: object, where: str) -> bool:
+    if backend not in ("sqlite", "postgres", "postgresql"):
+        raise InvalidValue(f"{where}: the backend {backend!r} is not supported; use 'sqlite' or 'postgres'")
+    return backend != "sqlite"
 
 
 def _is_brant_file(path: str) -> bool:

@@ -43,10 +43,12 @@ class Database:
     def __init__(
         self,
         storage: Storage,
+        again: Callable[..., Database],
         temporary_directory: str | None = None,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._storage = storage
+        self._again = again
         self.max_message_bytes = max_message_bytes
         self._queues: dict[str, Queue] = {}
         self._streams: dict[str, Stream] = {}
@@ -71,6 +73,11 @@ class Database:
         return self._storage.target
 
     @property
+    def schema(self) -> str | None:
+        """On a server, the schema that Brant's tables are in; None for a file."""
+        return self._storage.schema
+
+    @property
     def clock(self) -> Clock:
         """What it takes the time from."""
         return self._storage.clock
@@ -79,6 +86,10 @@ class Database:
     def in_transaction(self) -> bool:
         """Whether this thread or task is inside a `transaction()` of it."""
         return self._storage.in_transaction()
+
+    def another(self, *, synchronous: str) -> Database:
+        """A further handle on the same database, with connections and a durability of its own (see `brant.open`)."""
+        return self._again(synchronous=synchronous, create=False)
 
     def close(self) -> None:
         """Close all connections; who waits in this Database gets DatabaseClosed. Closing twice is harmless."""

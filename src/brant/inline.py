@@ -143,5 +143,5 @@ class _UnstoredJob(Job):
     def heartbeat(self, extend_s: float | None = None) -> bool:  # noqa: ARG002, nobody else can claim it
         return True
 
-    def transaction(self) -> Transaction:
-        return self.queue.db.transaction()
+    def transaction(self, *, late: bool = False) -> Transaction:
+        return Transaction(self.queue.db._storage, self.queue.db, late=late)

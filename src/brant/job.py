@@ -101,21 +101,22 @@ class Job:
             self.claim_expires_at = lease_end
         return lease_end is not None
 
-    def transaction(self) -> Transaction:
+    def transaction(self, *, late: bool = False) -> Transaction:
         """A transaction that ends with the ack: the handler's writes and the ack commit together, or neither.
 
         A handler may settle the job itself, as with `job.retry(60, tx=tx)`: then its writes commit with that.
-        ClaimLost, with everything rolled back, when the job is no longer this worker's at the end.
+        ClaimLost, with everything rolled back, when the job is no longer this worker's at the end. With `late` it
+        begins when it is first used, so that a handler which has not written yet keeps nobody from writing.
         """
-        return _AckingTransaction(self)
+        return _AckingTransaction(self, late=late)
 
     def __repr__(self) -> str:
         return f"Job(id={self.id}, queue={self.queue_name!r}, attempts={self.attempts}/{self.max_attempts})"
 
 
 class _AckingTransaction(Transaction):
-    def __init__(self, job: Job) -> None:
-        super().__init__(job.queue.db._storage)
+    def __init__(self, job: Job, *, late: bool) -> None:
+        super().__init__(job.queue.db._storage, late=late)
         self._job = job
 
     def __exit__(

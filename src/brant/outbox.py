@@ -9,7 +9,7 @@ import random
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from brant.arguments import seconds, whole
 from brant.errors import DatabaseBusy, Retryable
 from brant.job import Job
+from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze
 from brant.queue import Queue
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ _LONGEST_DELAY_S = 100 * 365 * 86_400
 # After another's write that took longer than the busy timeout.
 _BUSY_PAUSE_S = 1.0
 _log = logging.getLogger("brant.outbox")
+_current: ContextVar[Job | None] = ContextVar("brant_outbox_job", default=None)
+
+
+def current_delivery() -> Job | None:
+    """The job that is being delivered here: its id is the same over all attempts. None outside a delivery."""
+    return _current.get()
 
 
 class Outbox:
@@ -72,7 +79,8 @@ class Outbox:
         """Deliver until cancelled, one at a time; start several for more.
 
         A plain function runs in a thread, a coroutine on the loop. A failure is retried after base_backoff_s, doubled
-        with each attempt and spread by chance, or after the delay that a `Retryable` asks for.
+        with each attempt and spread by chance, or after the delay that a `Retryable` asks for. A delivery may also
+        raise or return what a task may: `Retry`, `Snooze`, `Cancel` and `Dead` of `brant.outcomes`.
         """
         claims = self._queue.claim(worker_id)
         # A thread of its own: in the loop's pool, slow deliveries would leave none to renew their leases.
@@ -104,16 +112,36 @@ class Outbox:
             payload = job.payload
         except ValueError as error:
             return partial(job.fail, f"the payload is not JSON: {error}")
+        _current.set(job)
+        answer: BaseException | None
         try:
-            await self._call(job, payload, thread)
+            answer = await self._call(job, payload, thread)
         except (Exception, asyncio.CancelledError) as error:
             # A cancellation of something inside the delivery is a failure like any other.
             if isinstance(error, asyncio.CancelledError) and _is_being_stopped():
                 raise
-            return partial(job.retry, self._delay(error, job.attempts), _reason(error))
-        return job.ack
+            answer = error
+        finally:
+            _current.set(None)
+        return self._settling(job, answer)
 
-    async def _call(self, job: Job, payload: Any, thread: Executor) -> None:
+    def _settling(self, job: Job, answer: object) -> Callable[[], bool]:
+        # A snooze gives its attempt back by adding one to those that the job has.
+        attempt = max(1, job.attempts - max(0, job.max_attempts - self._queue.max_attempts))
+        match answer:
+            case Snooze(for_s=pause):
+                return partial(job.release, self._checked(pause, attempt))
+            case Dead(reason=reason):
+                return partial(job.fail, reason)
+            case Retry(after_s=after, reason=reason):
+                return partial(job.retry, self._checked(after, attempt), reason)
+            case BaseException() if not isinstance(answer, Cancel):
+                delay = answer.delay_s if isinstance(answer, Retryable) else None
+                return partial(job.retry, self._checked(delay, attempt), _reason(answer))
+            case _:
+                return job.ack
+
+    async def _call(self, job: Job, payload: Any, thread: Executor) -> Outcome | None:
         if inspect.iscoroutinefunction(self.delivery):
             outcome = self.delivery(payload)
         else:
@@ -124,12 +152,13 @@ class Outbox:
         # Also for objects whose __call__ is a coroutine, which no inspection of the object itself shows.
         if inspect.isawaitable(outcome):
             try:
-                await outcome
+                outcome = await outcome
             except asyncio.CancelledError:
                 # Cut off for good, so the next worker may have it. A thread can't be: there the lease stays.
                 if _is_being_stopped():
                     await asyncio.to_thread(job.retry, 0, "cut off: the worker was stopped during the delivery")
                 raise
+        return outcome if isinstance(outcome, Outcome) else None
 
     async def _keep_renewing(self, job: Job) -> None:
         while True:
@@ -140,9 +169,10 @@ class Outbox:
             except DatabaseBusy as error:
                 _log.warning("a lease could not be renewed, trying again: %s", error)
 
-    def _delay(self, error: BaseException, attempt: int) -> float:
-        if isinstance(error, Retryable) and 0 <= error.delay_s <= _LONGEST_DELAY_S:
-            return error.delay_s
+    def _checked(self, delay: object, attempt: int) -> float:
+        """What the delivery asked for, if that is a time; else the outbox's own."""
+        if isinstance(delay, (int, float)) and 0 <= delay <= _LONGEST_DELAY_S:
+            return delay
         return self.backoff(attempt)
 
     def backoff(self, attempt: int) -> float:

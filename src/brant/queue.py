@@ -181,9 +181,12 @@ class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
         lease = self.visibility_timeout_s if lease_s is None else seconds(lease_s, "lease_s", minimum=0)
         if n <= 0:
             return []
-        overdue = 0 if self.max_wait_s is None else (self._claimed + n) // _TURN - self._claimed // _TURN
         with writing(self.db._storage, tx) as session:
-            claimed = session.claim(self.name, worker_id, n, lease, overdue=overdue, max_wait=self.max_wait_s or 0)
+            return self._claimed_in(session, worker_id, n, lease)
+
+    def _claimed_in(self, session: Session, worker_id: str, n: int, lease: float) -> list[Job]:
+        overdue = 0 if self.max_wait_s is None else (self._claimed + n) // _TURN - self._claimed // _TURN
+        claimed = session.claim(self.name, worker_id, n, lease, overdue=overdue, max_wait=self.max_wait_s or 0)
         self._claimed += len(claimed)
         return [Job(self, row, last_error) for row, last_error in claimed]
 

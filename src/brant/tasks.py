@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -70,6 +70,20 @@ class TaskSpec:
     @cached_property
     def signature(self) -> inspect.Signature:
         return inspect.signature(self.fn)
+
+    def check(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """TypeError unless the function can be called with them."""
+        if kwargs or len(args) not in self._counts:
+            self.signature.bind(*args, **kwargs)
+
+    @cached_property
+    def _counts(self) -> range:
+        """How many arguments it takes where all are positional: to bind them takes longer than most of an enqueue."""
+        parameters = self.signature.parameters.values()
+        plain = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        if any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters):
+            return range(0)
+        return range(sum(each.default is each.empty for each in plain), len(plain) + 1)
 
     @cached_property
     def is_async(self) -> bool:
@@ -200,7 +214,7 @@ class Task(Generic[P, R]):
             ) from None
 
     def _check_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.spec.signature.bind(*args, **kwargs)  # TypeError now, rather than in a worker
+        self.spec.check(args, kwargs)  # TypeError now, rather than in a worker
 
     def _options(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         spec = self.spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
@@ -19,21 +20,27 @@ if TYPE_CHECKING:
 class Transaction:
     """Everything written in the block commits together, or not at all."""
 
-    def __init__(self, storage: Storage, owner: object = None) -> None:
+    def __init__(self, storage: Storage, owner: object = None, *, late: bool = False) -> None:
         self._storage = storage
         self._owner = owner  # the Database, which closes when nobody holds it any more
         self._block = storage.transaction()
         self._session: Session | None = None
+        self._late = late
+        self._begins_in: int | None = None
 
     def __enter__(self) -> Transaction:
-        self._session = self._block.__enter__()
+        if self._late:
+            self._begins_in = threading.get_ident()
+        else:
+            self._session = self._block.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._session = None
-        self._block.__exit__(kind, error, trace)
+        begun, self._session, self._begins_in = self._session is not None, None, None
+        if begun:
+            self._block.__exit__(kind, error, trace)
 
     def execute(self, sql: str, params: Iterable[object] | None = None) -> None:
         """Run one statement that returns no rows."""
@@ -53,10 +60,22 @@ class Transaction:
         """Make the tables that are missing; opening a Database has done so already."""
         self.query("SELECT honker_bootstrap()")
 
+    @property
+    def schema(self) -> str | None:
+        """As `Database.schema`."""
+        return self._storage.schema
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the write lock is held; from the start of the block, unless it begins late."""
+        return self._session is not None
+
     def session(self) -> Session:
-        if self._session is None:
+        if self._session is None and self._begins_in == threading.get_ident():
+            self._session = self._block.__enter__()
+        if self._session is None and self._begins_in is None:
             raise TransactionError("Transaction not started: use it inside its `with` block")
-        if not self._storage.in_transaction():
+        if self._session is None or not self._storage.in_transaction():
             raise TransactionError("this transaction belongs to another thread; open one in this thread")
         self._storage.require_transaction()
         return self._session

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 # Parts that are built on Brant and keep tables of their own, which belong to its state: each has `table_names()`, and
 # `make(tx)` for where they are missing. By name, since those parts stand above this one.
-_FURTHER_PARTS = ("brant.inbox.tables",)
+_FURTHER_PARTS = ("brant.inbox.tables", "brant.inbox.bridging.tables")
 
 
 def dump(db: Database) -> Generator[str, None, None]:

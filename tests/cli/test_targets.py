@@ -115,7 +115,7 @@ def test_the_directory_of_a_default_name_is_made(brant_command: Run, tmp_path: P
         ("BRANT_DEFAULT_DB_NAME", "", "BRANT_DEFAULT_DB_NAME must be a file name"),
         ("BRANT_DEFAULT_DB_NAME", "a\nb", "BRANT_DEFAULT_DB_NAME 'a\\nb' holds control characters"),
         ("BROKER_DEFAULT_DB_LOCATION", "relative", "BROKER_DEFAULT_DB_LOCATION must be an absolute path"),
-        ("BROKER_BACKEND", "postgres", "BROKER_BACKEND: the backend 'postgres' is not supported; use 'sqlite'"),
+        ("BROKER_BACKEND", "mysql", "BROKER_BACKEND: the backend 'mysql' is not supported; use 'sqlite'"),
     ],
 )
 def test_a_value_that_can_not_be_used_is_one_line(
@@ -208,7 +208,7 @@ def test_the_project_file_may_have_another_name_and_place(brant_command: Run, tm
         ("target = 5", "target must be the path of the database, not 5"),
         ('target = ""', "target must be the path of the database, not ''"),
         ('version = 2\ntarget = "x.db"', "version must be 1, not 2"),
-        ('backend = "postgres"\ntarget = "x.db"', "the backend 'postgres' is not supported"),
+        ('backend = "mysql"\ntarget = "x.db"', "the backend 'mysql' is not supported"),
     ],
 )
 def test_a_project_file_that_can_not_be_used_is_named(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +14,7 @@ from brant.storage.base import Storage
 from brant.storage.session import Session
 from brant.storage.sqlite.backend import SqliteStorage
 from brant.testing import FakeClock
+from tests.servers import Server
 
 READING = frozenset(
     {
@@ -93,16 +94,17 @@ class OwnTransactions:
         return call
 
 
-@pytest.fixture(params=["sqlite"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Iterator[Backend]:
-    made = _BACKENDS[request.param](tmp_path, clock)
-    yield made
-    made.close()
+@pytest.fixture(params=["sqlite", "postgres"])
+def backend(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Backend]:
+    with _BACKENDS[request.param](request, clock) as made:
+        yield made
+        made.close()
 
 
-def _sqlite(folder: Path, clock: FakeClock) -> Backend:
-    path = str(folder / "app.db")
-    return Backend(
+@contextmanager
+def sqlite_backend(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Backend]:
+    path = str(request.getfixturevalue("tmp_path") / "app.db")
+    yield Backend(
         "sqlite",
         clock,
         connect=lambda: SqliteStorage(path, clock=clock),
@@ -110,7 +112,23 @@ def _sqlite(folder: Path, clock: FakeClock) -> Backend:
     )
 
 
-_BACKENDS = {"sqlite": _sqlite}
+@contextmanager
+def postgres_backend(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Backend]:
+    import psycopg
+
+    from brant.storage.postgres.backend import PostgresStorage
+
+    server: Server = request.getfixturevalue("postgres_server")
+    with server.database() as address:
+        yield Backend(
+            "postgres",
+            clock,
+            connect=lambda: PostgresStorage(address, clock=clock),
+            connect_plainly=lambda: psycopg.connect(address),
+        )
+
+
+_BACKENDS = {"sqlite": sqlite_backend, "postgres": postgres_backend}
 
 
 @pytest.fixture

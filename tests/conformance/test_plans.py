@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,7 +13,7 @@ from brant.storage.sqlite.backend import SqliteStorage
 from brant.storage.sqlite.connection import GUARDED_STATEMENTS, STATEMENTS
 from brant.storage.transfer import TABLES
 from brant.testing import FakeClock
-from tests.conformance.conftest import Backend
+from tests.conformance.conftest import Backend, sqlite_backend
 
 LARGE_TABLES = re.compile(
     r"\b(_honker_(live|dead|stream|notifications)|_brant_(attempts|batch_jobs|limits|limited|starts))\b"
@@ -93,11 +93,17 @@ INDEXES: dict[str, set[str]] = {
 }
 
 
+@pytest.fixture(params=["sqlite"])
+def backend(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Backend]:
+    with sqlite_backend(request, clock) as made:
+        yield made
+        made.close()
+
+
 @pytest.fixture
 def sqlite_storage(backend: Backend) -> SqliteStorage:
     storage = backend.open()
-    if not isinstance(storage, SqliteStorage):
-        pytest.skip("about SQLite only")
+    assert isinstance(storage, SqliteStorage)
     return storage
 
 

@@ -99,6 +99,7 @@ def test_in_transaction_is_about_the_thread_that_asks(storage: Storage) -> None:
     assert asked_elsewhere == [False]
 
 
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 def test_transactions_of_threads_run_one_after_the_other(storage: Storage) -> None:
     def enqueue() -> None:
         for _ in range(20):

@@ -100,21 +100,26 @@ def assert_all_settled(db: brant.Database, ids: list[int]) -> None:
 UNDISTURBED = [[1], [1], [1], [1, 2, 3]]
 
 
+# A job is acked and the next one claimed in one commit: who dies before it has done neither, who dies after it both.
+NEITHER = {-1: [1, 2]}
+BOTH = {+1: [2]}
+
+
 @pytest.mark.guarantee("G2")
 @pytest.mark.parametrize("hit", [0, 1], ids=["function", "coroutine"])
 @pytest.mark.parametrize(
-    ("point", "runs"),
+    ("point", "runs", "of_neighbours"),
     [
-        ("claim.before", [1]),
-        ("claim.after", [2]),
-        ("handler.before", [2]),
-        ("handler.after", [1, 2]),
-        ("ack.before", [1, 2]),
-        ("ack.after", [1]),
+        ("claim.before", [1], NEITHER),
+        ("claim.after", [2], {}),
+        ("handler.before", [2], {}),
+        ("handler.after", [1, 2], {}),
+        ("ack.before", [1, 2], {}),
+        ("ack.after", [1], BOTH),
     ],
 )
 def test_a_job_whose_worker_died_runs_again_unless_it_had_not_begun_or_was_done(
-    tmp_path: Path, db: brant.Database, hit: int, point: str, runs: list[int]
+    tmp_path: Path, db: brant.Database, hit: int, point: str, runs: list[int], of_neighbours: dict[int, list[int]]
 ) -> None:
     ids = enqueue_all(db.queue("q"))
     with running(tmp_path, *WORKER, BRANT_FAILPOINT=f"{point}:kill@{hit + 1}") as doomed:
@@ -122,8 +127,9 @@ def test_a_job_whose_worker_died_runs_again_unless_it_had_not_begun_or_was_done(
     let_leases_run_out(db)
     finish(tmp_path)
     assert_all_settled(db, ids)
-    expected = [*UNDISTURBED[:hit], runs, *UNDISTURBED[hit + 1 :]]
-    assert attempts_run(tmp_path) == dict(zip(ids, expected, strict=True))
+    expected = dict(enumerate(UNDISTURBED)) | {hit: runs}
+    expected |= {hit + step: its_runs for step, its_runs in of_neighbours.items() if hit + step in expected}
+    assert attempts_run(tmp_path) == {ids[place]: its_runs for place, its_runs in expected.items()}
 
 
 def test_of_several_faults_the_first_that_is_reached_happens(tmp_path: Path, db: brant.Database) -> None:

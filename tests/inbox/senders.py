@@ -143,12 +143,21 @@ SENDERS = {
         ),
         Sender("bearer-token", ("Authorization",), signed=_nothing),
         Sender(
+            "brant",
+            STANDARD,
+            b'{"type":"brant.events","node":"east","topic":"t","events":'
+            b'[{"offset":1,"key":"k","created_at":1.5,"payload":{}}]}',
+            secret=lambda: b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            signing=lambda: b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        ),
+        Sender(
             "discord",
             ("X-Signature-Ed25519", "X-Signature-Timestamp"),
             b'{"type":2,"id":"i1"}',
             secret=lambda: ed25519_public().hex().encode(),
             signing=lambda: ed25519_key().private_bytes_raw().hex().encode(),
         ),
+        Sender("dropbox", ("X-Dropbox-Signature",), b'{"list_folder":{"accounts":["dbid:1"]}}'),
         Sender("github", ("X-Hub-Signature-256",)),
         Sender("gitlab", ("X-Gitlab-Token",), signed=_nothing),
         Sender("gitlab-signing", STANDARD),
@@ -172,6 +181,12 @@ SENDERS = {
             "microsoft-graph",
             body=b'{"value":[{"id":"n1","changeType":"updated"}]}',
             signed=_texts("value.0.clientState"),
+        ),
+        Sender(
+            "okta",
+            ("Authorization",),
+            b'{"eventType":"com.okta.event_hook","data":{"events":[{"uuid":"u1","eventType":"user.session.start"}]}}',
+            signed=_nothing,
         ),
         Sender("paddle", ("Paddle-Signature",)),
         Sender(
@@ -210,6 +225,11 @@ SENDERS = {
         Sender("twilio", ("X-Twilio-Signature",), b"CallSid=CA1&CallStatus=ringing&Digits=", {"url": URL}),
         Sender("twitch", _TWITCH, b'{"subscription":{"type":"channel.follow"}}'),
         Sender("x", ("x-twitter-webhooks-signature",), b'{"for_user_id":"1","tweet_create_events":[{"id":2}]}'),
+        Sender(
+            "xero",
+            ("x-xero-signature",),
+            b'{"events":[{"resourceId":"r1","eventCategory":"INVOICE","eventType":"UPDATE"}],"firstEventSequence":7}',
+        ),
         Sender(
             "zendesk",
             ("X-Zendesk-Webhook-Signature", "X-Zendesk-Webhook-Signature-Timestamp"),

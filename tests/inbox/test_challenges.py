@@ -31,6 +31,7 @@ SIGNED: dict[str, tuple[Request, int, bytes]] = {
     "discord": (_signed("discord", {"type": 1, "id": "1"}), 200, b'{"type":1}'),
     "twitch": (_signed("twitch", {"challenge": "c1"}, event_type="webhook_callback_verification"), 200, b"c1"),
     "asana": (_signed("asana", {"events": []}), 200, b""),
+    "xero": (_signed("xero", {"events": [], "firstEventSequence": 0}), 200, b""),
 }
 
 
@@ -232,3 +233,24 @@ def test_a_challenge_with_odd_characters_raises_nothing() -> None:
     request = _signed("slack", {"type": "url_verification", "challenge": "\ud800"})
 
     assert _answer("slack", request, [SECRET]) == Answer(body=b"?")
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "headers", "body"),
+    [
+        ("dropbox", "challenge=abc-1", [], b"abc-1"),
+        ("okta", "", [("X-Okta-Verification-Challenge", "abc-1")], b'{"verification": "abc-1"}'),
+    ],
+)
+def test_a_challenge_by_get_is_echoed(name: str, query: str, headers: list[tuple[str, str]], body: bytes) -> None:
+    answer = _answer(name, Request.of(b"", headers, method="GET", query=query))
+    assert answer is not None
+    assert (answer.status, answer.body) == (200, body)
+    assert _answer(name, Request.of(b"", headers, method="POST", query=query)) is None
+
+
+@pytest.mark.parametrize("token", ["<script>", "a" * 513, "", "a b"])
+def test_a_challenge_that_could_be_more_than_a_token_is_not_echoed(token: str) -> None:
+    headers = [("X-Okta-Verification-Challenge", token)]
+    assert _answer("okta", Request.of(b"", headers, method="GET")) is None
+    assert _answer("dropbox", Request.of(b"", method="GET", query={"challenge": token})) is None

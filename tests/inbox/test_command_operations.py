@@ -29,6 +29,29 @@ def handled_by_the_application(folder: Path) -> list[int]:
     return seen
 
 
+@pytest.mark.guarantee("G33")
+def test_an_endpoint_is_paused_and_resumed_with_a_record_of_it(tmp_path: Path) -> None:
+    filled(tmp_path)
+    assert inbox_command(tmp_path, "pause", "news").returncode == 0
+    assert [each["enabled"] for each in objects(tmp_path, "endpoints")] == [False, True]
+    assert objects(tmp_path, "resume", "news") == [{"action": "resume", "endpoint": "news"}]
+    assert [each["enabled"] for each in objects(tmp_path, "endpoints")] == [True, True]
+    assert inbox_command(tmp_path, "pause", "nowhere").returncode == 2
+    told = [(each["action"], each["summary"]) for each in objects(tmp_path, "audits")]
+    assert told == [("resume", {"endpoint": "news"}), ("pause", {"endpoint": "news"})]
+
+
+def test_audits_tell_what_was_done_and_what_was_deleted(tmp_path: Path) -> None:
+    ids = filled(tmp_path)
+    assert inbox_command(tmp_path, "audits").returncode == 2
+    inbox_command(tmp_path, "requeue", ids["dead"])
+    inbox_command(tmp_path, "prune", "--status", "handled", "--older-than", 0, "--yes")
+    [line] = inbox_command(tmp_path, "audits").stdout.decode().splitlines()
+    assert line.split("\t")[2:4] == ["requeue", "1"]
+    pruned = objects(tmp_path, "audits", "--pruned")
+    assert {each["kind"] for each in pruned} == {"events"}
+
+
 def test_a_replayed_event_runs_again(tmp_path: Path, ids: dict[str, int]) -> None:
     ended = inbox_command(tmp_path, "replay", ids["paid"])
     assert (ended.returncode, ended.stderr.decode()) == (0, f"The event {ids['paid']} was replayed\n")
@@ -215,3 +238,14 @@ def test_dump_and_load_carry_the_inbox(tmp_path: Path, ids: dict[str, int]) -> N
     assert objects(copy, "events", "--body") == objects(tmp_path, "events", "--body")
     assert inbox_command(copy, "requeue", ids["dead"]).returncode == 0
     assert handled_by_the_application(copy) == [ids["dead"]]
+
+
+def test_one_event_is_erased_when_that_is_confirmed(tmp_path: Path) -> None:
+    ids = filled(tmp_path)
+    screen, code = at_a_terminal(tmp_path, "erase", ids["paid"], answer="n\n")
+    assert (code, "Nothing was erased" in screen) == (1, True)
+    assert inbox_command(tmp_path, "show", ids["paid"], "--raw").stdout
+    assert inbox_command(tmp_path, "erase", ids["paid"], "--yes").returncode == 0
+    assert inbox_command(tmp_path, "show", ids["paid"], "--raw").stdout == b""
+    assert_refused(inbox_command(tmp_path, "erase", ids["waiting"], "--yes"), "is received")
+    assert inbox_command(tmp_path, "erase", 999, "--yes").returncode == 2

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import brant
-from brant.inbox import Endpoint
+from brant.inbox import Received
+from brant.inbox.committing import Committer
 from tests.inbox.tiny import dead_jobs, jobs, send, signed, tiny
 from tests.looping import run
 from tests.waiting import PATIENCE_S, in_thread, write_lock_held
@@ -16,6 +19,7 @@ from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 BODY = b'{"id": "e1", "type": "t"}'
 
 
+@pytest.mark.guarantee("G29")
 def test_what_is_answered_is_synced_to_disk(inbox: brant.Inbox) -> None:
     send(tiny(inbox), "e1")
     assert inbox._durable is not None
@@ -57,31 +61,39 @@ def _count_commits(db: brant.Database) -> list[int]:
     return commits
 
 
-def test_one_that_can_not_be_stored_fails_alone(inbox: brant.Inbox) -> None:
-    endpoint = tiny(inbox)
-    send(endpoint, "e0")
-    with inbox.db.transaction() as tx:
-        tx.execute(
-            "CREATE TRIGGER refuse BEFORE INSERT ON knocker_deliveries WHEN NEW.dedupe_key = 'bad'"
-            " BEGIN SELECT RAISE(ABORT, 'refused'); END"
-        )
-        # The first one waits for the lock that this holds, and the others for their common commit after it.
-        waiting = [in_thread(send_any, endpoint, "first")]
-        until_pending(inbox, 0)
-        for number, key in enumerate(("a", "bad", "b"), start=1):
-            waiting.append(in_thread(send_any, endpoint, key))
-            until_pending(inbox, number)
-    answers = [each.result(PATIENCE_S) for each in waiting]
-    assert answers == [204, 204, 503, 204]
-    assert {event.dedupe_key for event in inbox.list_events()} == {"e0", "first", "a", "b"}
-    assert (jobs(inbox), len(inbox.list_deliveries())) == (4, 4)
+def test_one_that_can_not_be_stored_fails_alone(db: brant.Database) -> None:
+    with db.transaction() as tx:
+        tx.execute("CREATE TABLE kept (name TEXT CHECK (name <> 'bad'))")
+    kept = Kept()
+    committer = Committer(db, kept)
+    first = committer.submit("first")
+    kept.has_begun.wait(PATIENCE_S)
+    # All of these wait while the first one is being stored, and have their common commit after it.
+    waiting = [committer.submit(name) for name in ("a", "bad", "b")]
+    kept.may_end.set()
+    assert [each.result(PATIENCE_S).status_code for each in (first, *waiting)] == [204, 204, 503, 204]
+    assert kept.groups == [["first"], ["a", "bad", "b"], ["a"], ["bad"], ["b"]]
+    assert [row["name"] for row in db.query("SELECT name FROM kept")] == ["first", "a", "b"]
+    committer.close()
 
 
-def send_any(endpoint: Endpoint, key: str) -> int:
-    body = f'{{"id": "{key}"}}'.encode()
-    return endpoint.receive(body, signed(body)).status_code
+class Kept:
+    """Stores names in a table; the first time it waits until it may end."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+        self.groups: list[list[str]] = []
+
+    def __call__(self, tx: brant.Transaction, names: Sequence[str]) -> list[Received]:
+        self.groups.append(list(names))
+        for name in names:
+            tx.execute("INSERT INTO kept VALUES (?)", [name])
+        self.has_begun.set()
+        assert self.may_end.wait(PATIENCE_S)
+        return [Received(204) for _ in names]
 
 
+@pytest.mark.guarantee("G29")
 def test_an_event_whose_job_can_not_be_enqueued_leaves_nothing(inbox: brant.Inbox) -> None:
     endpoint = tiny(inbox)
     with inbox.db.transaction() as tx:
@@ -142,32 +154,39 @@ def test_receiving_does_not_hold_up_the_event_loop(inbox: brant.Inbox, path: Pat
     run(meanwhile())
 
 
-def test_whoever_stops_waiting_spoils_nobody_elses_answer(inbox: brant.Inbox, path: Path) -> None:
-    endpoint = tiny(inbox)
-    send(endpoint, "e0")
+def test_whoever_stops_waiting_spoils_nobody_elses_answer(db: brant.Database) -> None:
+    with db.transaction() as tx:
+        tx.execute("CREATE TABLE kept (name TEXT)")
+    kept = Kept()
+    committer = Committer(db, kept)
 
     async def impatient() -> None:
-        with write_lock_held(path):
-            waiting = []
-            for number, key in enumerate(("first", "a", "b", "c")):
-                body = f'{{"id": "{key}"}}'.encode()
-                waiting.append(asyncio.create_task(endpoint.receive_async(body, signed(body))))
-                await asyncio.to_thread(until_pending, inbox, number)
-            gives_up = waiting.pop(2)
-            gives_up.cancel()
-            await asyncio.wait([gives_up])
-        answers = await asyncio.gather(*waiting)
-        assert [answer.status_code for answer in answers] == [204] * 3
+        first = asyncio.create_task(committer.store_async("first"))
+        await asyncio.to_thread(kept.has_begun.wait, PATIENCE_S)
+        waiting = [asyncio.create_task(committer.store_async(name)) for name in ("a", "b", "c")]
+        await asyncio.sleep(0)
+        gives_up = waiting.pop(1)
+        gives_up.cancel()
+        await asyncio.wait([gives_up])
+        kept.may_end.set()
+        assert [answer.status_code for answer in await asyncio.gather(first, *waiting)] == [204] * 3
 
     run(impatient())
+    assert kept.groups == [["first"], ["a", "b", "c"]]
+    committer.close()
 
 
-def until_pending(inbox: brant.Inbox, count: int) -> None:
-    """Until so many wait behind the group that is being committed."""
-    committer = inbox._committing()
-    for _ in range(10 * PATIENCE_S):
-        with committer._changed:
-            if committer.is_committing and len(committer._pending) == count:
-                return
-            committer._changed.wait(0.1)
-    raise AssertionError(f"never were {count} pending")
+def test_closing_waits_for_what_was_taken(db: brant.Database) -> None:
+    with db.transaction() as tx:
+        tx.execute("CREATE TABLE kept (name TEXT)")
+    kept = Kept()
+    committer = Committer(db, kept)
+    storing = in_thread(committer.store, "first")
+    assert kept.has_begun.wait(PATIENCE_S)
+    waiting = committer.submit("second")
+    closing = in_thread(committer.close)
+    kept.may_end.set()
+    closing.result(PATIENCE_S)
+    assert (storing.done() or storing.result(PATIENCE_S).status_code == 204, waiting.done()) == (True, True)
+    with pytest.raises(brant.BrantError, match="closed"):
+        committer.store("late")

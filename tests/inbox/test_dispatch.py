@@ -15,6 +15,8 @@ from brant.testing import FakeClock
 from tests.inbox.tiny import QUEUE, dead_jobs, jobs, outcomes, send, status, tiny, work
 from tests.worker.observing import start
 
+pytestmark = pytest.mark.both_backends
+
 Tx = brant.Transaction
 QUICK = RetryPolicy(max_attempts=3, first_delay_s=10, jitter=0)
 
@@ -30,9 +32,10 @@ def note(event: Event, tx: Tx) -> None:
 
 
 def ledger(inbox: brant.Inbox) -> list[str]:
-    return [row["note"] for row in inbox.db.query("SELECT note FROM ledger ORDER BY rowid")]
+    return [row["note"] for row in inbox.db.query("SELECT note FROM ledger ORDER BY event")]
 
 
+@pytest.mark.guarantee("G31")
 def test_a_handlers_writes_the_mark_the_attempt_and_the_ack_are_one_commit(
     inbox: brant.Inbox, clock: FakeClock
 ) -> None:
@@ -68,6 +71,7 @@ def test_a_handler_is_found_by_type_and_the_one_without_a_type_takes_the_rest(in
     assert seen == [("a or b", "a"), ("a or b", "b"), ("rest", "A")]
 
 
+@pytest.mark.guarantee("G31")
 def test_a_failure_rolls_back_and_then_books_the_retry(inbox: brant.Inbox, clock: FakeClock) -> None:
     endpoint = tiny(inbox, retry=QUICK)
 
@@ -167,6 +171,7 @@ def test_an_async_handler_is_awaited_before_its_event_is_handled(inbox: brant.In
     assert (status(inbox, handled), status(inbox, failed), ledger(inbox)) == ("handled", "failed", ["e1"])
 
 
+@pytest.mark.guarantee("G31")
 def test_a_crash_loop_ends_with_event_and_job_dead_and_can_be_requeued(inbox: brant.Inbox, clock: FakeClock) -> None:
     endpoint = tiny(inbox, retry=QUICK)
     endpoint.add_handler(note)
@@ -192,6 +197,7 @@ def test_a_dead_job_that_the_queue_puts_back_is_run(inbox: brant.Inbox) -> None:
     assert status(inbox, event_id) == "handled"
 
 
+@pytest.mark.guarantee("G31")
 def test_a_lost_lease_rolls_back_and_the_worker_goes_on(inbox: brant.Inbox, clock: FakeClock) -> None:
     endpoint, seen = tiny(inbox), []
 
@@ -249,6 +255,7 @@ def test_a_job_that_names_no_event_is_a_dead_letter(inbox: brant.Inbox, payload:
     assert work(inbox) == {"dead": 1}
 
 
+@pytest.mark.guarantee("G31")
 def test_an_event_whose_job_is_gone_is_given_one_again(inbox: brant.Inbox) -> None:
     endpoint = tiny(inbox)
     endpoint.add_handler(note)
@@ -266,3 +273,36 @@ def test_an_event_without_a_job_can_be_requeued_by_hand(inbox: brant.Inbox) -> N
     inbox.db.queue(QUEUE).read()
     inbox.requeue(event_id)
     assert jobs(inbox) == 1
+
+
+def test_a_handlers_own_retry_policy_goes_before_the_endpoints(inbox: brant.Inbox) -> None:
+    endpoint = tiny(inbox, retry=QUICK)
+    endpoint.handle("patient", retry=RetryPolicy(max_attempts=5, first_delay_s=100, jitter=0))(lambda event, tx: 1 / 0)
+    endpoint.handle("once", retry=RetryPolicy(max_attempts=1))(lambda event, tx: 1 / 0)
+    endpoint.handle()(lambda event, tx: 1 / 0)
+    ids = {kind: send(endpoint, kind, kind) for kind in ("patient", "once", "other")}
+    assert work(inbox) == {"retry": 2, "dead": 1}
+    assert {kind: status(inbox, event_id) for kind, event_id in ids.items()} == {
+        "patient": "failed",
+        "once": "dead",
+        "other": "failed",
+    }
+    due = {row["payload"]: row["run_at"] for row in inbox.db.query("SELECT payload, run_at FROM _honker_live")}
+    waits = sorted(at - int(inbox.db.clock.now()) for at in due.values())
+    assert waits == [10, 100]
+
+
+def test_an_event_that_dies_is_told_of_in_the_commit_that_says_so(inbox: brant.Inbox) -> None:
+    endpoint = tiny(inbox, retry=RetryPolicy(max_attempts=1))
+    endpoint.add_handler(lambda event, tx: 1 / 0)
+    listener = inbox.db.listen("brant.inbox.dead")
+    event_id = send(endpoint, "e1")
+    work(inbox)
+    heard = next(iter(listener)).payload
+    assert heard == {
+        "event_id": event_id,
+        "endpoint": "in",
+        "event_type": "t",
+        "error": "ZeroDivisionError: division by zero",
+    }
+    listener.close()

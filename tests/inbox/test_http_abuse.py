@@ -58,6 +58,7 @@ def test_a_gigabyte_that_is_announced_is_refused_unread(server: Server) -> None:
 
 
 @pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.guarantee("G36")
 def test_a_gigabyte_that_is_sent_all_the_same_costs_no_memory(server: Server, announced: bool) -> None:
     httpx.post(f"{server.url}/open", content=b"x" * MEGABYTE)  # the most that is allowed
     before = server.most_memory()
@@ -257,6 +258,7 @@ def test_a_fault_of_its_own_is_503_so_that_the_sender_tries_again(inbox: brant.I
     run(exchange())
 
 
+@pytest.mark.guarantee("G36")
 def test_bodies_that_are_being_read_hold_no_more_than_is_allowed_together(inbox: brant.Inbox) -> None:
     inbox.endpoint("in", verify="none", max_body=100)
     app = inbox.asgi(max_held_bytes=150)
@@ -292,6 +294,7 @@ def test_bodies_that_are_being_read_hold_no_more_than_is_allowed_together(inbox:
 # Crowds and crashes
 
 
+@pytest.mark.guarantee("G30")
 def test_the_same_event_twenty_times_at_once_is_one_event(server: Server) -> None:
     body, start = b'{"n": "crowd"}', Barrier(20)
 
@@ -328,6 +331,7 @@ def _send_until_it_dies(server: Server, name: str, warm: Event) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 20 * KILLS)
+@pytest.mark.guarantee("G29")
 def test_whenever_the_server_is_killed_each_success_is_stored_once_and_handled_once(tmp_path: Path) -> None:
     answered: list[str] = []
     for kill in range(KILLS):

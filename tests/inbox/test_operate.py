@@ -11,6 +11,8 @@ from brant.inbox import Endpoint, Event
 from brant.testing import FakeClock
 from tests.inbox.tiny import QUEUE, dead_jobs, jobs, outcomes, send, signed, status, tiny, work
 
+pytestmark = pytest.mark.both_backends
+
 STATUSES = ("received", "handled", "failed", "dead", "ignored")
 
 
@@ -89,6 +91,7 @@ def test_a_requeued_dead_letter_is_gone_from_the_queue(inbox: brant.Inbox, ids: 
     assert dead_jobs(inbox) == 0
 
 
+@pytest.mark.guarantee("G33")
 def test_each_act_is_audited_with_where_the_event_came_from(inbox: brant.Inbox, ids: dict[str, int]) -> None:
     inbox.requeue(ids["dead"])
     audit = inbox.list_audits()[0]
@@ -145,6 +148,7 @@ def test_a_dry_run_counts_and_leaves_everything_alone(inbox: brant.Inbox, ids: d
     assert (status(inbox, ids["dead"]), inbox.list_audits()) == ("dead", audits)
 
 
+@pytest.mark.guarantee("G33")
 def test_many_are_requeued_by_filter_and_time_oldest_first_with_one_audit(
     inbox: brant.Inbox, endpoint: Endpoint, clock: FakeClock
 ) -> None:

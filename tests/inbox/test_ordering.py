@@ -11,6 +11,8 @@ from brant.inbox import Endpoint, Event, RetryPolicy
 from brant.testing import FakeClock
 from tests.inbox.tiny import QUEUE, jobs, signed, status, tiny, work
 
+pytestmark = pytest.mark.both_backends
+
 Tx = brant.Transaction
 
 
@@ -38,12 +40,14 @@ def put(endpoint: Endpoint, event_id: str, about: str) -> int:
     return endpoint.receive(body, signed(body)).event_ids[0]
 
 
+@pytest.mark.guarantee("G34")
 def test_only_the_first_of_a_key_has_a_job(inbox: brant.Inbox, endpoint: Endpoint) -> None:
     for event_id, about in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("a3", "a")):
         put(endpoint, event_id, about)
     assert jobs(inbox) == 2
 
 
+@pytest.mark.guarantee("G34")
 def test_the_events_of_a_key_are_handled_in_order(
     inbox: brant.Inbox, endpoint: Endpoint, seen: list[str | None]
 ) -> None:
@@ -53,6 +57,7 @@ def test_the_events_of_a_key_are_handled_in_order(
     assert seen == [f"a{n}" for n in range(5)]
 
 
+@pytest.mark.guarantee("G34")
 def test_a_retry_holds_up_its_key_and_no_other(
     inbox: brant.Inbox, endpoint: Endpoint, seen: list[str | None], clock: FakeClock
 ) -> None:
@@ -66,6 +71,7 @@ def test_a_retry_holds_up_its_key_and_no_other(
 
 
 @pytest.mark.parametrize("way", ["crashes", "operator", "pruned"])
+@pytest.mark.guarantee("G34")
 def test_a_key_goes_on_however_its_first_event_ends(
     inbox: brant.Inbox, endpoint: Endpoint, seen: list[str | None], clock: FakeClock, way: str
 ) -> None:

@@ -38,6 +38,14 @@ TWO_EVENTS_OF_ONE_OBJECT: dict[str, tuple[object, object]] = {
         {"events": [{"action": "changed", "resource": {"gid": "1"}}]},
     ),
     "discord": ({"type": 2, "id": "i1"}, {"type": 2, "id": "i2"}),
+    "okta": (
+        {"data": {"events": [{"uuid": "1", "eventType": "a"}]}},
+        {"data": {"events": [{"uuid": "2", "eventType": "a"}]}},
+    ),
+    "xero": (
+        {"events": [{"resourceId": "r1", "eventType": "UPDATE"}], "firstEventSequence": 1},
+        {"events": [{"resourceId": "r1", "eventType": "UPDATE"}], "firstEventSequence": 2},
+    ),
     "github": ({"action": "opened", "number": 1}, {"action": "closed", "number": 1}),
     "gitlab": ({"object_kind": "push", "after": "a"}, {"object_kind": "push", "after": "b"}),
     "hmac": ({"id": "o1", "status": "open"}, {"id": "o1", "status": "paid"}),
@@ -81,6 +89,7 @@ TWO_EVENTS_OF_ONE_OBJECT: dict[str, tuple[object, object]] = {
 
 
 @pytest.mark.parametrize("name", TWO_EVENTS_OF_ONE_OBJECT)
+@pytest.mark.guarantee("G30")
 def test_two_events_of_one_object_are_two(name: str) -> None:
     first, second = TWO_EVENTS_OF_ONE_OBJECT[name]
 
@@ -88,6 +97,7 @@ def test_two_events_of_one_object_are_two(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TWO_EVENTS_OF_ONE_OBJECT)
+@pytest.mark.guarantee("G30")
 def test_an_event_sent_again_later_is_one(name: str) -> None:
     body, _ = TWO_EVENTS_OF_ONE_OBJECT[name]
 
@@ -103,6 +113,7 @@ def test_the_senders_own_message_id_decides(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["github", "shopify", "linear"])
+@pytest.mark.guarantee("G30")
 def test_a_captured_request_under_a_new_unsigned_id_is_the_same_event(name: str) -> None:
     body = {"id": 1, "webhookTimestamp": 1714000000000}
 

@@ -66,6 +66,7 @@ def test_what_a_provider_signs_it_accepts(sender: Sender) -> None:
 @THAT_SIGN_THE_BODY
 @_slow_machine
 @given(data=st.data())
+@pytest.mark.guarantee("G32")
 def test_a_body_with_a_signed_byte_changed_is_refused(sender: Sender, data: st.DataObject) -> None:
     request = sender.request()
     places = sender.places(request)
@@ -118,6 +119,7 @@ def test_any_body_under_the_headers_of_another_is_refused(sender: Sender, body: 
 @WITH_SECRETS
 @_slow_machine
 @given(data=st.data())
+@pytest.mark.guarantee("G32")
 def test_another_secret_is_refused(sender: Sender, data: st.DataObject) -> None:
     secret = sender.secret()
     other = data.draw(
@@ -169,6 +171,7 @@ def test_a_limit_of_age_can_be_set_where_the_provider_sets_none(name: str) -> No
     query=_TEXT,
     method=st.sampled_from(["POST", "GET", "HEAD"]),
 )
+@pytest.mark.guarantee("G32")
 def test_noise_is_refused(sender: Sender, pairs: list[tuple[str, str]], body: bytes, query: str, method: str) -> None:
     named = [(name, value) for name, (_, value) in zip(sender.headers, pairs, strict=False)]
 

@@ -201,6 +201,22 @@ def test_a_token_of_mailgun_vouches_for_one_body_only() -> None:
     assert verify(provider, forged, [SECRET], NOW).reason == "the token came before, with another body"
 
 
+@pytest.mark.parametrize("boundary", ["b1", '"b 1"'])
+def test_mailgun_may_send_a_form_with_files(boundary: str) -> None:
+    proof = SENDERS["mailgun"].request().json()["signature"]
+    assert _state("mailgun", _with_file(boundary, list(proof.items()))) == VERIFIED
+    assert _state("mailgun", _with_file(boundary, [*proof.items(), ("token", proof["token"])])) == INVALID
+    assert _state("mailgun", _with_file(boundary, list({**proof, "timestamp": "1"}.items()))) == INVALID
+
+
+def _with_file(boundary: str, fields: list[tuple[str, str]]) -> Request:
+    mark = boundary.strip('"')
+    parts = [f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}' for name, value in fields]
+    file = f'--{mark}\r\nContent-Disposition: form-data; name="token"; filename="token"\r\n\r\nnot a field'
+    body = "\r\n".join([file, *parts, f"--{mark}--", ""]).encode()
+    return Request.of(body, [("Content-Type", f"multipart/form-data; boundary={boundary}")])
+
+
 def test_mailgun_may_send_a_form() -> None:
     proof = SENDERS["mailgun"].request().json()["signature"]
 

@@ -16,9 +16,12 @@ from brant.testing import FakeClock
 from tests.inbox.tiny import QUEUE, Tiny, jobs, outcomes, send, signed, status, tiny, work
 from tests.waiting import write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 BODY = b'{"id": "e1", "type": "t"}'
 
 
+@pytest.mark.guarantee("G29")
 def test_delivery_event_and_job_are_stored_before_any_handler_runs(inbox: brant.Inbox) -> None:
     received = tiny(inbox).receive(BODY, signed(BODY))
     assert (received.status_code, received.duplicate) == (204, False)
@@ -38,6 +41,7 @@ def test_a_job_holds_the_events_id_alone_as_knockers_do(inbox: brant.Inbox) -> N
 
 
 @pytest.mark.parametrize("first_ends", ["handled", "dead"])
+@pytest.mark.guarantee("G30")
 def test_a_duplicate_is_a_delivery_and_changes_nothing_else(inbox: brant.Inbox, first_ends: str) -> None:
     endpoint = tiny(inbox)
     first = send(endpoint, "e1")
@@ -54,6 +58,7 @@ def test_a_duplicate_is_a_delivery_and_changes_nothing_else(inbox: brant.Inbox, 
     assert jobs(inbox) == 0
 
 
+@pytest.mark.guarantee("G32")
 def test_an_invalid_request_is_a_delivery_without_an_event(inbox: brant.Inbox) -> None:
     received = tiny(inbox).receive(BODY, {"X-Tiny": "wrong"})
     assert (received.status_code, received.event_ids) == (401, ())
@@ -86,6 +91,7 @@ def test_what_the_caller_verified_is_stored_with_its_verdict(inbox: brant.Inbox,
     assert len(inbox.list_events()) == (state is not False)
 
 
+@pytest.mark.guarantee("G32")
 def test_an_unverified_endpoint_says_so_in_each_delivery(inbox: brant.Inbox) -> None:
     received = inbox.endpoint("open", verify="none").receive(BODY)
     assert received.status_code == 204
@@ -116,6 +122,7 @@ def test_an_unknown_endpoint_is_404_and_leaves_nothing(inbox: brant.Inbox) -> No
     assert inbox.list_deliveries() == []
 
 
+@pytest.mark.guarantee("G32")
 def test_an_endpoint_that_only_another_process_has_takes_nothing(inbox: brant.Inbox, path: Path) -> None:
     tiny(inbox)
     with brant.open(path) as other, brant.Inbox(other) as without:
@@ -182,6 +189,7 @@ def test_a_handshake_is_answered_and_not_stored(inbox: brant.Inbox) -> None:
     assert inbox.list_deliveries() == []
 
 
+@pytest.mark.guarantee("G32")
 def test_a_provider_that_fails_refuses(inbox: brant.Inbox) -> None:
     class Broken(Tiny):
         def verify(self, request: Request, secrets: Sequence[bytes], now: float) -> str | None:
@@ -192,6 +200,8 @@ def test_a_provider_that_fails_refuses(inbox: brant.Inbox) -> None:
     assert received.reason == "the provider failed with ZeroDivisionError"
 
 
+@pytest.mark.files_only
+@pytest.mark.guarantee("G29")
 def test_a_database_that_is_busy_is_503(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANT_BUSY_TIMEOUT", "20")
     with brant.open(path) as db, brant.Inbox(db) as inbox:
@@ -220,6 +230,8 @@ def test_odd_headers_and_queries_are_stored(inbox: brant.Inbox) -> None:
 # Content
 
 
+@pytest.mark.files_only
+@pytest.mark.guarantee("G35")
 def test_credentials_are_not_stored(inbox: brant.Inbox, path: Path) -> None:
     headers = [
         *signed(BODY),
@@ -301,6 +313,7 @@ def test_the_log_of_what_was_refused_is_bounded_whatever_a_provider_says(inbox: 
     assert [reject.count for reject in rejects if reject.reason == "other reasons"] == [10]
 
 
+@pytest.mark.guarantee("G36")
 def test_invalid_deliveries_are_bounded_in_number_and_the_newest_stay(inbox: brant.Inbox) -> None:
     endpoint = tiny(inbox, max_orphans=3)
     ids = [endpoint.receive(str(n).encode(), {}).delivery_id for n in range(5)]
@@ -309,6 +322,7 @@ def test_invalid_deliveries_are_bounded_in_number_and_the_newest_stay(inbox: bra
     assert reject.count == 5
 
 
+@pytest.mark.guarantee("G36")
 def test_invalid_deliveries_are_bounded_in_bytes_and_by_endpoint(inbox: brant.Inbox) -> None:
     endpoint, other = tiny(inbox, max_orphan_bytes=100), tiny(inbox, "other")
     other.receive(b"x" * 90, {})
@@ -325,6 +339,7 @@ def test_invalid_deliveries_are_bounded_in_bytes_and_by_endpoint(inbox: brant.In
     query=text(max_size=30),
     method=text(max_size=8),
 )
+@pytest.mark.guarantee("G36")
 def test_no_request_raises(
     inbox: brant.Inbox, body: bytes, headers: list[tuple[str, str]], query: str, method: str
 ) -> None:

@@ -15,6 +15,8 @@ from tests.inbox.tiny import dead_jobs, jobs, send, signed, status, tiny, work
 from tests.looping import run, until
 from tests.waiting import PATIENCE_S, in_thread
 
+pytestmark = pytest.mark.both_backends
+
 DAY = 86_400
 
 
@@ -66,6 +68,7 @@ def test_an_old_event_that_was_replayed_lately_stays(inbox: brant.Inbox, endpoin
     assert status(inbox, event_id) == "handled"
 
 
+@pytest.mark.guarantee("G30")
 def test_a_late_redelivery_of_a_pruned_event_is_still_a_duplicate(
     inbox: brant.Inbox, endpoint: Endpoint, clock: FakeClock
 ) -> None:
@@ -163,6 +166,7 @@ def test_a_delivery_of_many_stays_as_long_as_one_of_its_events(
     assert inbox.list_deliveries() == []
 
 
+@pytest.mark.files_only
 def test_retention_catches_up_whatever_there_is(inbox: brant.Inbox, endpoint: Endpoint, clock: FakeClock) -> None:
     bodies = [f'[{",".join(f"""{{"id": "{page}-{n}"}}""" for n in range(600))}]'.encode() for page in range(2)]
     for body in bodies:
@@ -186,6 +190,7 @@ def test_old_orphans_go_on_their_own_clock(inbox: brant.Inbox, endpoint: Endpoin
     assert counts == (None, 1, None, None)
 
 
+@pytest.mark.guarantee("G33")
 def test_a_pass_that_finds_nothing_is_audited_too(inbox: brant.Inbox, endpoint: Endpoint) -> None:
     inbox.prune_events(statuses=["handled"], older_than=5, limit=10)
     [audit] = inbox.list_prune_audits()
@@ -193,6 +198,8 @@ def test_a_pass_that_finds_nothing_is_audited_too(inbox: brant.Inbox, endpoint: 
     assert audit.summary == {"statuses": ["handled"], "older_than": 5, "limit": 10, "endpoint": None}
 
 
+@pytest.mark.files_only
+@pytest.mark.guarantee("G33")
 def test_a_pass_that_fails_leaves_everything_and_no_audit(
     inbox: brant.Inbox, endpoint: Endpoint, clock: FakeClock
 ) -> None:
@@ -244,3 +251,22 @@ def test_lost_jobs_are_looked_for_by_schedule(inbox: brant.Inbox, endpoint: Endp
     assert drain_tasks(inbox.db, schedule.queue) == {"success": 1}
     work(inbox)
     assert status(inbox, event_id) == "handled"
+
+
+@pytest.mark.guarantee("G33")
+def test_the_content_of_one_event_is_erased_and_that_is_recorded(inbox: brant.Inbox, endpoint: Endpoint) -> None:
+    endpoint.add_handler(lambda event, tx: None)
+    event_id = send(endpoint, "private")
+    with pytest.raises(ValueError, match="is received"):
+        inbox.erase(event_id)
+    work(inbox)
+    inbox.erase(event_id)
+    inbox.erase(event_id)
+    event = inbox.get_event(event_id)
+    assert (event.status, event.body_bytes, event.dedupe_key) == ("handled", 0, "private")
+    assert [delivery.body_bytes for delivery in inbox.list_deliveries(event_id=event_id)] == [0]
+    assert [audit.summary["event_id"] for audit in inbox.list_prune_audits()] == [event_id, event_id]
+    with pytest.raises(ValueError, match="erased"):
+        inbox.replay(event_id)
+    with pytest.raises(KeyError):
+        inbox.erase(999)

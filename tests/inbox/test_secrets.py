@@ -121,6 +121,7 @@ def test_too_many_secrets_are_refused_at_once() -> None:
         Secrets(["s"] * 17)
 
 
+@pytest.mark.guarantee("G35")
 def test_no_secret_is_ever_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", "hunter2")
     secrets = Secrets(["hunter2", "env:HOOK_SECRET", Secret("hunter2"), lambda: "hunter2"])

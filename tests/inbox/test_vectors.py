@@ -61,6 +61,7 @@ def _changed(content: bytes, bit: int = 1) -> Iterator[bytes]:
 
 
 @_each(VECTORS)
+@pytest.mark.guarantee("G32")
 def test_a_vector_verifies(vector: Vector) -> None:
     assert vector.state() == VERIFIED
 

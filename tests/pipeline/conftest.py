@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import brant
+from tests.servers import Server
 
 MASTER, REMOTE = "BRANT_TEST_MASTER", "BRANT_TEST_REMOTE"
 
@@ -45,6 +46,13 @@ def spark(cache_home: Path) -> Iterator[SparkSession]:
     made = session("brant tests", master=os.environ.get(MASTER), remote=os.environ.get(REMOTE))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def address(postgres_server: Server) -> Iterator[str]:
+    """Of a database on a server, where Brant's tables are there already, and empty."""
+    with postgres_server.database() as url:
+        yield url
 
 
 @pytest.fixture

@@ -59,14 +59,14 @@ class FakeCheckpoint:
 
 
 def run_batch(
-    path: Path, checkpoint: FakeCheckpoint, batch: int, texts: list[str], query: str = QUERY, **options: object
+    path: Path | str, checkpoint: FakeCheckpoint, batch: int, texts: list[str], query: str = QUERY, **options: object
 ) -> None:
     """One micro-batch of a query, from its plan to its commit."""
     writer = plan_stream("value string", path=path, topic="t", checkpointLocation=checkpoint.folder, **options)
     writer.commit([run_task(writer, "value string", {"value": texts}, query)], batch)
 
 
-def payloads(path: Path, topic: str = "t") -> list[Any]:
+def payloads(path: Path | str, topic: str = "t") -> list[Any]:
     with brant.open(path) as db:
         return [event.payload for event in db.stream(topic).read(limit=-1)]
 

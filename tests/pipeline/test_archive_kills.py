@@ -49,7 +49,7 @@ class Archiver(Drivers):
 
     def __init__(self, folder: Path) -> None:
         self.table: LakeTable = lake_in(folder).bronze()
-        super().__init__("archive_driver.py", folder / "driver.log", folder)
+        super().__init__("archive_driver.py", folder / "driver.log", folder, "events")
 
     def finished_by_spark(self) -> set[int]:
         folder = Path(self.table.files.root, "_checkpoints", "archive", "commits")

@@ -78,3 +78,8 @@ def test_the_last_cause_of_a_java_error_is_told() -> None:
 
 def test_no_text_at_all_is_still_a_sentence() -> None:
     assert sentence_in(" \n ") == UNKNOWN
+
+
+def test_a_java_error_without_a_text_is_told_by_its_name() -> None:
+    told = "An error occurred while calling o215.parquet.\n: java.lang.InterruptedException\n\tat java.base/x.Y.z()"
+    assert sentence_in(told) == "java.lang.InterruptedException"

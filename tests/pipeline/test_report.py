@@ -131,6 +131,55 @@ def test_dead_letters_are_ordered_by_how_many_there_are(project: Project, tmp_pa
     assert texts.index("frequent") < texts.index("rare")
 
 
+def webhook(endpoint: str, provider: str | None, received: int, handled: int, dead: int = 0) -> dict[str, Any]:
+    times = {f"handled_{p}_s": 2.0 for p in ("p50", "p95", "p99")}
+    return {
+        "window_start": START,
+        "tenant": "app",
+        "endpoint": endpoint,
+        "provider": provider,
+        "received": received,
+        "duplicates": 1,
+        "invalid": 2,
+        "handled": handled,
+        "failed": dead,
+        "retries": 0,
+        "dead": dead,
+        "oldest_unhandled_s": 60.0,
+        **times,
+    }
+
+
+def test_webhooks_by_endpoint_and_provider_and_rejects_by_reason(project: Project, tmp_path: Path) -> None:
+    rows = [webhook("<shop>", "stripe", 30, 9, 1), webhook("open", None, 5, 5)]
+    put(project, "webhooks", *rows)
+    put(project, "webhook_providers", *({**row, "endpoint": None} for row in rows))
+    refused = {"window_start": START, "tenant": "app", "endpoint": "<shop>", "status": 401, "last_seen": START}
+    put(
+        project,
+        "webhook_rejects",
+        {**refused, "reason": "rare", "rejects": 1},
+        {**refused, "reason": "frequent", "rejects": 4},
+        {**refused, "reason": "frequent", "rejects": 3, "window_start": START + timedelta(hours=1)},
+    )
+    page = made(project, tmp_path)
+    for title in ("Webhooks by endpoint", "Webhooks by provider", "Receipt to handled", "Rejected requests by reason"):
+        assert title in page.texts
+    place = page.texts.index("oldest unhandled") + 1
+    assert page.texts[place : place + 12] == [
+        "<shop>", "stripe", "30", "1", "2", "9", "1", "0", "1", "90 %", "2 s", "60 s",
+    ]  # fmt: skip
+    assert "no provider" in page.texts
+    place = page.texts.index("last seen") + 1
+    assert page.texts[place : place + 5] == ["frequent", "<shop>", "401", "7", "01 Mar 00:00"]
+    assert page.texts[place + 5] == "rare"
+
+
+def test_without_an_inbox_the_page_says_nothing_of_webhooks(project: Project, tmp_path: Path) -> None:
+    put(project, "topics", topic("orders", 30))
+    assert not any("ebhook" in text or "Rejected" in text for text in made(project, tmp_path).texts)
+
+
 def test_a_table_of_the_project_is_shown_by_its_newest_rows(project: Project, tmp_path: Path) -> None:
     put(project, "revenue", *({"window_start": START + timedelta(days=day), "total": 1000 + day} for day in range(3)))
     texts = made(project, tmp_path, days=2).texts

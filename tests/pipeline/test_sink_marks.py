@@ -12,6 +12,8 @@ from brant.pipeline.errors import PipelineError
 from tests.pipeline.sinking import QUERY, FakeCheckpoint, append, payloads, plan_stream, run_batch, run_task
 from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 
+pytestmark = pytest.mark.both_backends
+
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> FakeCheckpoint:
@@ -23,7 +25,8 @@ def checkpoint(tmp_path: Path) -> FakeCheckpoint:
 
 def marks(path: Path) -> list[dict[str, object]]:
     with brant.open(path) as db:
-        return db.query("SELECT app, batch, rows FROM _brant_spark_commits ORDER BY app")
+        schema = "" if db.schema is None else f"{db.schema}."
+        return db.query(f"SELECT app, batch, rows FROM {schema}_brant_spark_commits ORDER BY app")
 
 
 def test_the_mark_tells_the_last_batch_of_a_query(path: Path, checkpoint: FakeCheckpoint) -> None:
@@ -66,6 +69,7 @@ def test_an_older_checkpoint_that_was_put_back_is_refused(path: Path, checkpoint
     assert payloads(path) == ["0", "1", "2"]
 
 
+@pytest.mark.files_only
 def test_a_plan_that_is_gone_is_refused(path: Path, checkpoint: FakeCheckpoint) -> None:
     (checkpoint.folder / "offsets" / "0").unlink()
 
@@ -118,6 +122,7 @@ def test_without_fail_on_data_loss_it_goes_on(path: Path, checkpoint: FakeCheckp
     assert payloads(path) == ["2", "5"]
 
 
+@pytest.mark.files_only
 def test_a_committer_whose_driver_died_long_ago_writes_nothing_twice(path: Path, checkpoint: FakeCheckpoint) -> None:
     run_batch(path, checkpoint, 0, ["0"])
     writer = plan_stream("value string", path=path, topic="t", checkpointLocation=checkpoint.folder)

@@ -178,7 +178,6 @@ def test_what_cannot_be_written_is_refused_before_a_task_runs(
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("postgresql://server/app", "Postgres is not supported yet"),
         ("s3://bucket/app.db", "not a file of this machine"),
         ("", "which database"),
         (".", "stands for many files"),

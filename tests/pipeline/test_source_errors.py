@@ -113,7 +113,7 @@ def test_a_folder_without_databases_is_told(tmp_path: Path) -> None:
 
 
 def test_other_databases_are_refused() -> None:
-    with pytest.raises(PipelineError, match="'mysql' databases cannot be read yet"):
+    with pytest.raises(PipelineError, match="'mysql' databases cannot be read; give"):
         rows("mysql://host/app")
 
 

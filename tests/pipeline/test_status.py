@@ -14,7 +14,7 @@ import brant
 from brant.pipeline import PipelineError, status
 from brant.pipeline.lake import Batch, Lake, LakeFile
 from brant.pipeline.notes import Notes, read_note
-from brant.pipeline.project import Archive, Project, Silver
+from brant.pipeline.project import Archive, Gold, Project, Silver
 from tests.pipeline.commands import shop
 
 
@@ -82,6 +82,24 @@ def test_rows_and_counts_are_added_up_over_finished_batches(project: Project, la
     refine = status(project).queries[1]
     assert refine.rows == 12, "the third batch is not finished"
     assert refine.counts == {"late": 2, "malformed": 4, "duplicates": 6, "quarantined": 6}
+
+
+def test_what_retention_took_from_the_inbox_is_counted(project: Project, lake: Lake) -> None:
+    log = lake.table("bronze/deliveries").log
+    for number, expected in enumerate((5, 7, 100)):
+        files = (LakeFile(f"bronze/deliveries/endpoint=shop/date=2026-01-01/{number}", 4, 1),)
+        log.write(Batch(number, "q", True, files, facts={"expected": expected}))
+    finish(lake, "archive-deliveries", 1, {"app": 12})
+    (query,) = (each for each in status(project).queries if each.query == "archive-deliveries")
+    assert (query.rows, query.counts, query.offsets) == (8, {"lost": 4}, {"app": 12}), "the third is not finished"
+
+
+def test_a_gold_table_is_shown_with_its_error(project: Project, lake: Lake) -> None:
+    gold = Project(**{**vars(project), "gold": (Gold("revenue", ("silver.orders",), "SELECT 1"),)})
+    before = status(gold).queries[-1]
+    assert (before.query, before.batch, before.lag) == ("gold-revenue", None, None)
+    Notes(lake.files, "gold-revenue").failed("the column total is not there")
+    assert status(gold).queries[-1].error == "the column total is not there"
 
 
 def test_a_database_that_is_away_does_not_hide_the_lake(project: Project, lake: Lake) -> None:

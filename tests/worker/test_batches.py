@@ -15,6 +15,8 @@ from brant.worker import current_task
 from tests.waiting import PATIENCE_S
 from tests.worker.observing import running
 
+pytestmark = pytest.mark.both_backends
+
 Told = list[dict[str, Any]]
 
 
@@ -172,7 +174,7 @@ def test_inline_the_members_run_at_once_and_the_callback_at_the_end(db: brant.Da
     @db.task("q")
     def send(user: int) -> None:
         with db.transaction() as tx:
-            tx.execute("CREATE TABLE IF NOT EXISTS mails (user)")
+            tx.execute("CREATE TABLE IF NOT EXISTS mails (recipient TEXT)")
         ran.append(user)
 
     with run_inline(), db.batch(then=report, note="n") as batch:

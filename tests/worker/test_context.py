@@ -14,6 +14,8 @@ from brant.worker import TaskContext, current_task
 from tests.waiting import PATIENCE_S
 from tests.worker.observing import running
 
+pytestmark = pytest.mark.both_backends
+
 
 def seen(db: brant.Database, look: Callable[[TaskContext], object], **options: object) -> object:
     """What a task sees when it looks at its context."""
@@ -73,7 +75,7 @@ def test_progress_is_a_notification(db: brant.Database) -> None:
 @pytest.fixture
 def effects(db: brant.Database) -> Callable[[], int]:
     with db.transaction() as tx:
-        tx.execute("CREATE TABLE effects (n)")
+        tx.execute("CREATE TABLE effects (n INTEGER)")
     return lambda: int(db.query("SELECT count(*) AS n FROM effects")[0]["n"])
 
 

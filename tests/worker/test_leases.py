@@ -18,6 +18,8 @@ from brant.worker import bench, current_task
 from tests.waiting import PATIENCE_S, python, write_lock_held
 from tests.worker.observing import running, start
 
+pytestmark = pytest.mark.both_backends
+
 LEASE_S = 0.3
 
 
@@ -68,6 +70,7 @@ def test_moving_time_renews_too(timed: brant.Database, clock: FakeClock) -> None
         assert len(crew.wait("start")) == 1
 
 
+@pytest.mark.files_only
 def test_a_claim_that_waited_for_longer_than_a_lease_is_not_lost(
     db: brant.Database, q: brant.Queue, path: Path
 ) -> None:
@@ -205,6 +208,7 @@ def test_a_coroutine_that_is_handed_out_after_the_cancelling_is_closed(db: brant
     assert inspect.getcoroutinestate(handed_out[0]) == inspect.CORO_CLOSED
 
 
+@pytest.mark.files_only
 def test_no_result_is_saved_and_nothing_settled_when_the_claim_was_lost(
     timed: brant.Database, clock: FakeClock
 ) -> None:

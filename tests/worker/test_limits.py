@@ -11,6 +11,8 @@ import brant
 from brant.limit import Limit
 from brant.testing import FakeClock
 
+pytestmark = pytest.mark.both_backends
+
 
 def keys(queue: brant.Queue) -> list[str]:
     return [limit.key for limit in queue.limits()]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 import brant
 from brant.testing import FakeClock
 from brant.worker import current_task
 from tests.waiting import PATIENCE_S, line_of, python
 from tests.worker.observing import running
+
+pytestmark = pytest.mark.both_backends
 
 
 def test_a_periodic_task_runs_at_each_due_time(timed: brant.Database, clock: FakeClock) -> None:

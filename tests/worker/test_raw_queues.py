@@ -9,6 +9,8 @@ from brant.tasks import TaskSpec, registry
 from brant.testing import drain_tasks
 from brant.worker import current_task
 
+pytestmark = pytest.mark.both_backends
+
 
 def taking(function: object) -> TaskSpec:
     return TaskSpec(name="raw", fn=function, queue_name="raw", store_result=False)  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from brant.outcomes import Retry
 from tests.waiting import PATIENCE_S, write_lock_held
 from tests.worker.observing import RunningWorker, running
 
+pytestmark = pytest.mark.both_backends
+
 JOBS = 12
 
 
@@ -51,6 +53,7 @@ def note_transactions(db: brant.Database) -> list[str]:
     return begins
 
 
+@pytest.mark.files_only
 def test_jobs_that_end_together_are_settled_in_few_commits(db: brant.Database, path: Path) -> None:
     together = Together(db, path, list(range(JOBS)))
     with running(db, slots=JOBS) as crew:
@@ -64,6 +67,7 @@ def test_jobs_that_end_together_are_settled_in_few_commits(db: brant.Database, p
     assert db.queue("q").stats().total == 0
 
 
+@pytest.mark.files_only
 def test_a_result_that_the_database_refuses_holds_up_no_other(db: brant.Database, path: Path) -> None:
     together = Together(db, path, [1, "too long" * 10_000, 3, 4])
     writer: sqlite3.Connection = db._storage._writer  # type: ignore[attr-defined]
@@ -79,6 +83,7 @@ def test_a_result_that_the_database_refuses_holds_up_no_other(db: brant.Database
     assert len(crew.heard.all("start")) == 4
 
 
+@pytest.mark.files_only
 def test_an_outcome_that_makes_no_sense_holds_up_no_other(db: brant.Database, path: Path) -> None:
     together = Together(db, path, [1, Retry(float("nan")), 3])
     with running(db, slots=3) as crew:
@@ -89,6 +94,7 @@ def test_an_outcome_that_makes_no_sense_holds_up_no_other(db: brant.Database, pa
     assert "bad Retry" in str(event.error)
 
 
+@pytest.mark.files_only
 def test_a_claim_that_was_lost_costs_the_others_of_its_commit_nothing(db: brant.Database, path: Path) -> None:
     together = Together(db, path, ["a", "b", "c"])
     with running(db, slots=3) as crew:

@@ -17,6 +17,8 @@ from tests.looping import run
 from tests.waiting import PATIENCE_S, ObservedClock, in_thread, line_of, python, write_lock_held
 from tests.worker.observing import Heard, running
 
+pytestmark = pytest.mark.both_backends
+
 
 def test_what_runs_may_finish_and_nothing_new_is_claimed(db: brant.Database) -> None:
     q = db.queue("q")
@@ -117,6 +119,7 @@ def test_jobs_that_are_claimed_while_the_worker_stops_are_given_back(db: brant.D
 
 
 @pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.files_only
 def test_a_claim_that_is_cancelled_half_way_is_given_back(path: Path, times: int) -> None:
     async def test() -> None:
         clock = ObservedClock()

@@ -17,6 +17,8 @@ from brant.worker import current_task
 from tests.waiting import PATIENCE_S
 from tests.worker.observing import running
 
+pytestmark = pytest.mark.both_backends
+
 
 def add(a: int, b: int = 1) -> int:
     return a + b
@@ -122,6 +124,7 @@ def test_enqueue_takes_the_options_of_a_job(timed: brant.Database, clock: FakeCl
     assert special["payload"] == '{"__honker_task__": {"task": "sum", "args": [1], "kwargs": {"b": 2}}}'
 
 
+@pytest.mark.files_only
 def test_a_call_commits_with_the_callers_transaction(db: brant.Database, path: Path) -> None:
     q = db.queue("q")
     task = q.task(add)

@@ -16,6 +16,8 @@ from brant.worker import WorkerEvent, current_task
 from tests.waiting import PATIENCE_S, write_lock_held
 from tests.worker.observing import Heard, running
 
+pytestmark = pytest.mark.both_backends
+
 KNOWN = '{"__honker_task__": {"task": "known", "args": %s, "kwargs": %s}}'
 BAD_JOBS = {
     "not json": ("{", "the payload is not JSON"),
@@ -34,6 +36,7 @@ BAD_JOBS = {
 }
 
 
+@pytest.mark.files_only
 def test_what_nobody_can_run_is_dead_with_its_reason_and_the_worker_goes_on(db: brant.Database) -> None:
     q = db.queue("q")
     known = q.task("known")(lambda n: n + 1)
@@ -53,6 +56,7 @@ def test_what_nobody_can_run_is_dead_with_its_reason_and_the_worker_goes_on(db: 
     assert q.stats().total == 0
 
 
+@pytest.mark.files_only
 def test_a_foreign_write_lock_longer_than_the_busy_timeout_is_survived(path: Path) -> None:
     with brant.open(path, busy_timeout_ms=50) as db:
         q = db.queue("q")

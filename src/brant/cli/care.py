@@ -26,14 +26,14 @@ def _init_arguments(parser: ArgumentParser) -> None:
 
 def _init(context: Context, options: Namespace) -> int:
     target = _initial_target(context)
-    if os.path.exists(target.path):
-        if not options.force:
-            context.open_target(target).close()
-            context.tell(f"Brant database already exists: {target.path}")
-            return DONE
-        _delete(target.path, sure=options.yes)
+    if options.force and target.exists():
+        _delete(target, sure=options.yes)
+    elif not target.is_server and target.exists():
+        context.open_target(target).close()
+        context.tell(f"Brant database already exists: {target}")
+        return DONE
     context.open_target(target).close()
-    context.tell(f"Initialized Brant database: {target.path}")
+    context.tell(f"Initialized Brant database: {target}")
     return DONE
 
 
@@ -46,13 +46,13 @@ def _initial_target(context: Context) -> Target:
         return Target(os.path.join(folder, context.settings.default_db_name), "brant init")
 
 
-def _delete(path: str, *, sure: bool) -> None:
+def _delete(target: Target, *, sure: bool) -> None:
     if not sure:
         from brant.cli.terminal import confirm
 
-        if not confirm(f"Delete {path} and all that is in it?"):
+        if not confirm(f"Delete {target} and all that is in it?"):
             raise StorageError("nothing was deleted")
-    remove(path)
+    remove(target.path)
 
 
 def _config_arguments(parser: ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def _config_arguments(parser: ArgumentParser) -> None:
 
 def _config(context: Context, options: Namespace) -> int:
     target = context.target()
-    facts: list[tuple[str, object, str]] = [("database", target.path, target.reason), *context.settings.items()]
+    facts: list[tuple[str, object, str]] = [("database", str(target), target.reason), *context.settings.items()]
     if options.json:
         put_json({name: {"value": value, "from": source} for name, value, source in facts})
         return DONE
@@ -77,8 +77,8 @@ def _doctor_arguments(parser: ArgumentParser) -> None:
 
 def _doctor(context: Context, options: Namespace) -> int:
     target = context.target()
-    if not os.path.exists(target.path):
-        raise StorageError(f"there is no database at {target.path}; write to it, or make one with 'brant init'")
+    if not target.exists():
+        raise StorageError(f"there is no database at {target}; write to it, or make one with 'brant init'")
     with context.open_target(target) as db:
         health = db.health(thorough=True)
     spark, spark_warnings = _spark()

@@ -58,20 +58,21 @@ class Context:
             is_file = os.path.exists(self.directory)
             raise InvalidValue(f"{self.directory} {'is no directory' if is_file else 'does not exist; make it first'}")
         target = resolve(self.directory, self.file, settings=self.settings)
-        if self.file is not None and not os.path.isabs(self.file):
+        if self.file is not None and not os.path.isabs(self.file) and not target.is_server:
             _refuse_escape(target.path, self.directory or os.getcwd())
         return target
 
     def open(self, *, writes: bool = False) -> brant.Database:
         """The database; made where it is not there, except where a project file names it and nothing is written."""
         target = self.target()
-        if target.must_exist and not writes and not os.path.exists(target.path):
-            raise StorageError(f"there is no database at {target.path}, which {target.reason} names; write to it first")
+        if target.must_exist and not writes and not target.exists():
+            raise StorageError(f"there is no database at {target}, which {target.reason} names; write to it first")
         return self.open_target(target)
 
     def open_target(self, target: Target) -> brant.Database:
         """That database; its file and one directory above it are made where they are missing."""
-        _make_parent(target.path)
+        if not target.is_server:
+            _make_parent(target.path)
         return brant.open(
             target.path,
             synchronous=self.settings.sync_mode,

@@ -10,7 +10,7 @@ GROUPS = {
     "Work": ("enqueue", "claim", "ack", "retry", "fail", "heartbeat", "cancel", "run", "worker", "dead", "batches"),
     "Streams and pub/sub": ("stream", "notify", "listen"),
     "Time and coordination": ("schedule", "lock", "limit"),
-    "Webhooks": ("inbox",),
+    "Webhooks": ("inbox", "bridge"),
     "Data": ("pipeline",),
     "Care": ("top", "init", "config", "doctor", "backup", "dump", "load", "migrate", "bench", "completion"),
 }

@@ -28,7 +28,28 @@ def _inbox(context: Context, options: Namespace) -> int:
 
 
 def _serve(parser: ArgumentParser) -> None:
-    parser.add_argument("target", metavar="MODULE:VAR", help="the module with the endpoints, and the Inbox in it")
+    parser.add_argument(
+        "target", metavar="MODULE:VAR", nargs="?", help="the module with the endpoints, and the Inbox in it"
+    )
+    parser.add_argument(
+        "--bridge",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="publish what brant bridge sends to /bridge; NAME is the environment variable with the secret; repeated, "
+        "any of them counts",
+    )
+    parser.add_argument(
+        "--topic", metavar="T", action="append", default=[], help="with --bridge: only this topic; can be repeated"
+    )
+    parser.add_argument("--node", metavar="NAME", help="with --bridge: name this database among the nodes")
+    parser.add_argument(
+        "--keep",
+        metavar="S",
+        type=duration,
+        default=604_800,
+        help="with --bridge: delete its requests after so many seconds; the events stay (604800)",
+    )
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (127.0.0.1)")
     parser.add_argument("--port", metavar="N", type=port, default=8000, help="the port (8000); 0 takes a free one")
     parser.add_argument(
@@ -48,6 +69,7 @@ def _serve(parser: ArgumentParser) -> None:
 
 _SERVE = """Import the module, from the working directory first, and receive webhooks for the endpoints that it \
 registers, until SIGINT or SIGTERM: then what has begun may finish within --grace. The handlers are run by brant \
+worker. With --bridge, the events of other nodes go into this database's streams; that needs neither a module nor a \
 worker. Needs pip install 'brant[web]'."""
 
 _ACTIONS = {

@@ -59,6 +59,18 @@ def _stats(parser: ArgumentParser) -> None:
     _json_lines(parser)
 
 
+def _audits(parser: ArgumentParser) -> None:
+    parser.add_argument("--pruned", action="store_true", help="what retention deleted instead")
+    parser.add_argument("--before", metavar="ID", type=job_id, help="the next page: only those with a smaller id")
+    parser.add_argument("--limit", metavar="N", type=count, default=100, help="at most N (100), up to 1000")
+    _json_lines(parser)
+
+
+def _opening(parser: ArgumentParser) -> None:
+    parser.add_argument("endpoint", metavar="ENDPOINT", help="the endpoint's name")
+    parser.add_argument("--json", action="store_true", help="a JSON object")
+
+
 def _acting(*statuses: str) -> Callable[[ArgumentParser], None]:
     def add(parser: ArgumentParser) -> None:
         parser.add_argument("id", metavar="EVENT", nargs="?", type=job_id, help="the event's id")
@@ -76,6 +88,12 @@ def _acting(*statuses: str) -> Callable[[ArgumentParser], None]:
 
 def _replay_delivery(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="DELIVERY", type=job_id, help="the delivery's id")
+    parser.add_argument("--json", action="store_true", help="a JSON object")
+
+
+def _erase(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="EVENT", type=job_id, help="the event's id")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--json", action="store_true", help="a JSON object")
 
 
@@ -139,11 +157,18 @@ def _either(words: tuple[str, ...]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
+_AUDITS = """What operators did: replays, requeues, ignored events, pauses; with --pruned, what retention deleted. \
+Each has the time, the number of events, and what was asked for."""
+_PAUSE = """Answer 503 for the endpoint from now on, in all processes, so that senders try again later. What was \
+received before is handled as ever."""
+_RESUME = """Receive again for an endpoint that was paused."""
 _REPLAY = """Run events again, whatever became of them: one, or all of a status. The effects of their handlers happen \
 again."""
 _REQUEUE = """Run events that were not handled: one, or all of a status. They are due at once, with all attempts."""
 _IGNORE = """Let events not be run: one, or all of a status. They stay, and can be replayed."""
 _DELIVERY = """Run the event of a delivery again, with the content of that delivery."""
+_ERASE = """Erase body, headers and query of one event, as a person may ask for. Its identity and history stay; it \
+can't be run again. The bytes leave the file with brant --vacuum --compact."""
 _PRUNE = """Delete events that came to rest long ago, with their deliveries and attempts, or only their content. Their \
 identities stay, so that a late redelivery is still a duplicate. What waits or runs is never deleted."""
 _SIGN = """Print a request that an endpoint of the provider accepts, as a curl command. The secret comes from an \
@@ -158,10 +183,14 @@ OPERATING = {
     "attempts": (_VIEWS, "every run of a handler, newest first; exit code 2 when there are none", "", _attempts),
     "show": (_VIEWS, "all about one event or delivery", "", _show),
     "stats": (_VIEWS, "events by endpoint and status, and how far behind; or what was refused", "", _stats),
+    "audits": (_VIEWS, "who did what to events, newest first; exit code 2 when nobody did", _AUDITS, _audits),
+    "pause": (_OPERATIONS, "receive nothing for an endpoint", _PAUSE, _opening),
+    "resume": (_OPERATIONS, "receive again", _RESUME, _opening),
     "replay": (_OPERATIONS, "run events again", _REPLAY, _acting(*_OUTCOMES)),
     "requeue": (_OPERATIONS, "run events that were not handled", _REQUEUE, _acting("failed", "dead", "ignored")),
     "replay-delivery": (_OPERATIONS, "run an event with the content of a delivery", _DELIVERY, _replay_delivery),
     "ignore": (_OPERATIONS, "let events not be run", _IGNORE, _acting("received", "failed", "dead")),
+    "erase": (_OPERATIONS, "erase what an event holds", _ERASE, _erase),
     "prune": (_OPERATIONS, "delete what is old", _PRUNE, _prune),
     "sign": ("inbox_signing", "make a signed test request", _SIGN, _sign),
 }

@@ -1,4 +1,4 @@
-"""inbox replay, requeue, ignore, replay-delivery, prune: what changes events, each with a record of it."""
+"""What changes an inbox: replay, requeue, ignore, replay-delivery, prune, pause, resume, each with a record of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from brant.cli.command import Context
     from brant.inbox import BulkResult, Pruned
 
-_DONE = {"replay": "replayed", "requeue": "requeued", "ignore": "ignored"}
+_DONE = {"erase": "erased", "replay": "replayed", "requeue": "requeued", "ignore": "ignored"}
 _ONLY_FOR_MANY = ("endpoint", "type", "since", "until", "limit")
 
 
@@ -76,6 +76,28 @@ def _tell_of_many(context: Context, options: Namespace, result: BulkResult) -> i
     else:
         context.tell(f"{_events(result.events)} {'was' if result.events == 1 else 'were'} {_DONE[options.action]}")
     return DONE if result.events else NOTHING
+
+
+def _erase(context: Context, options: Namespace) -> int:
+    with opened(context) as inbox:
+        if not options.yes and not confirm(f"Erase the content of event {options.id} for good?"):
+            context.tell("Nothing was erased")
+            return FAILED
+        return _one(context, options, inbox.erase, "event")
+
+
+def _open_or_close(context: Context, options: Namespace) -> int:
+    with opened(context) as inbox:
+        try:
+            (inbox.pause if options.action == "pause" else inbox.resume)(options.endpoint)
+        except KeyError as error:
+            context.tell(f"brant: {error.args[0]}")
+            return NOTHING
+    if options.json:
+        put_json({"action": options.action, "endpoint": options.endpoint})
+    else:
+        context.tell(f"The endpoint {options.endpoint} was {options.action}d")
+    return DONE
 
 
 def _prune(context: Context, options: Namespace) -> int:
@@ -139,5 +161,8 @@ ACTIONS = {
     "requeue": _act,
     "ignore": _act,
     "replay-delivery": _replay_delivery,
+    "erase": _erase,
     "prune": _prune,
+    "pause": _open_or_close,
+    "resume": _open_or_close,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from brant.cli.command import DONE
+from brant.cli.output import complain
 from brant.errors import BrantError, InvalidValue
 
 TYPE_CHECKING = False
@@ -20,22 +21,59 @@ if TYPE_CHECKING:
     App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _BACKLOG = 1024
+_TIDY_EVERY_S = 3600
 # What is within it is answered by the inbox, with a status that says what is wrong; the rest by the server, with 400.
 _LARGEST_HEAD = 256 * 1024
 
 
 def _serve(context: Context, options: Namespace) -> int:
-    if context.directory is not None or context.file is not None:
-        raise InvalidValue(f"the inbox uses the database that {options.target} opens: leave -d and -f out")
-    inbox = _inbox(options.target)
+    _check(context, options)
+    inbox = _own_inbox(context) if options.target is None else _inbox(options.target)
     with inbox.db, inbox:
+        keep = _bridged(inbox, options) if options.bridge else None
+        _require_endpoints(inbox, options.target)
         server = _server(inbox, options)
         with _listening(options.host, options.port) as listener:
-            context.tell(_banner(inbox, listener))
-            code = _run(server, listener)
+            code = _run(server, listener, lambda: context.tell(_banner(inbox, listener)), keep)
     if code == DONE:
         context.tell("brant inbox: stopped cleanly")
     return code
+
+
+def _check(context: Context, options: Namespace) -> None:
+    if options.target is None and not options.bridge:
+        raise InvalidValue("name the module with the endpoints, as in app:inbox, or give --bridge")
+    if options.target is not None and (context.directory is not None or context.file is not None):
+        raise InvalidValue(f"the inbox uses the database that {options.target} opens: leave -d and -f out")
+    if not options.bridge and (options.topic or options.node is not None):
+        raise InvalidValue("--topic and --node belong to --bridge")
+
+
+def _own_inbox(context: Context) -> Inbox:
+    from brant.inbox import Inbox
+
+    db = context.open(writes=True)
+    try:
+        return Inbox(db)
+    except BaseException:
+        db.close()
+        raise
+
+
+def _bridged(inbox: Inbox, options: Namespace) -> Callable[[], object]:
+    """Have the inbox publish what bridges send; gives what deletes the requests that are old."""
+    from brant.inbox import RetentionPolicy, forget_bridged, receive_bridge
+
+    secrets = [f"env:{name}" for name in options.bridge]
+    endpoint = receive_bridge(inbox, secrets, topics=options.topic, node=options.node)
+    # The identities too: which events are known, the bridge remembers by itself.
+    policy = RetentionPolicy(endpoint.name, {"handled": options.keep}, orphans_s=options.keep, keys_s=options.keep)
+
+    def keep() -> None:
+        inbox.retain(policy)
+        forget_bridged(inbox.db, options.keep)
+
+    return keep
 
 
 def _inbox(target: str) -> Inbox:
@@ -47,11 +85,14 @@ def _inbox(target: str) -> Inbox:
     inbox = load(target)
     if not isinstance(inbox, Inbox):
         raise InvalidValue(f"{target} is no Inbox but of type {type(inbox).__name__}: name what brant.Inbox(db) gave")
+    return inbox
+
+
+def _require_endpoints(inbox: Inbox, target: str) -> None:
     if not inbox.endpoints:
         raise BrantError(
             f"no endpoints: {target.partition(':')[0]} calls {target.partition(':')[2]}.endpoint() nowhere"
         )
-    return inbox
 
 
 def _server(inbox: Inbox, options: Namespace) -> uvicorn.Server:
@@ -108,19 +149,23 @@ def _banner(inbox: Inbox, listener: socket) -> str:
     return f"brant inbox: pid={os.getpid()} url=http://{where}:{port} paths={paths}"
 
 
-def _run(server: uvicorn.Server, listener: socket) -> int:
+def _run(
+    server: uvicorn.Server, listener: socket, announce: Callable[[], None], keep: Callable[[], object] | None
+) -> int:
     import asyncio
 
     from brant.cli.failing import exit_code_for
 
     try:
-        asyncio.run(_until_stopped(server, listener))
+        asyncio.run(_until_stopped(server, listener, announce, keep))
     except BaseException as error:
         return exit_code_for(error, as_json=False)
     return DONE
 
 
-async def _until_stopped(server: uvicorn.Server, listener: socket) -> None:
+async def _until_stopped(
+    server: uvicorn.Server, listener: socket, announce: Callable[[], None], keep: Callable[[], object] | None
+) -> None:
     import asyncio
     import signal
     from contextlib import nullcontext
@@ -133,7 +178,22 @@ async def _until_stopped(server: uvicorn.Server, listener: socket) -> None:
     server.capture_signals = nullcontext  # type: ignore[assignment, method-assign]
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop)
+    announce()  # whoever reads it may stop this at once
+    caring = None if keep is None else asyncio.create_task(_keep_tidy(keep))
     await server.serve([listener])
+    if caring is not None:
+        caring.cancel()
+
+
+async def _keep_tidy(keep: Callable[[], object]) -> None:
+    import asyncio
+
+    while True:
+        try:
+            await asyncio.to_thread(keep)
+        except BrantError as error:
+            complain(f"brant inbox: warning: old requests were not deleted: {error}")
+        await asyncio.sleep(_TIDY_EVERY_S)
 
 
 ACTIONS = {"serve": _serve}

@@ -1,4 +1,4 @@
-"""inbox endpoints, events, deliveries, attempts, show, stats: looking, without changing anything."""
+"""inbox endpoints, events, deliveries, attempts, show, stats, audits: looking, without changing anything."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from brant.cli.command import DONE, NOTHING
 from brant.cli.output import put_json, write
 from brant.cli.terminal import table, when
 from brant.errors import InvalidValue, StorageError
+from brant.inbox import PruneAudit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from brant.cli.command import Context
-    from brant.inbox import Attempt, Delivery, Event
+    from brant.inbox import Attempt, Audit, Delivery, Event
 
 _STATUSES = ("received", "processing", "handled", "failed", "dead", "ignored")
 _EVENT_HEADERS = ("ID", "ENDPOINT", "TYPE", "STATUS", "RECEIVED", "ATTEMPTS", "BYTES", "LAST ERROR")
 _DELIVERY_HEADERS = ("ID", "ENDPOINT", "EVENT", "RECEIVED", "VERIFIED", "BYTES", "WHY NOT")
 _ATTEMPT_HEADERS = ("ID", "EVENT", "WHEN", "OUTCOME", "MS", "ERROR")
+_AUDIT_HEADERS = ("ID", "WHEN", "DID", "EVENTS", "WHAT WAS ASKED FOR")
 _REJECT_HEADERS = ("ENDPOINT", "HOUR", "STATUS", "COUNT", "LAST", "REASON")
 
 _KINDS = {"event_ids": "event", "deliveries": "delivery", "attempts": "attempt"}
@@ -31,16 +33,15 @@ _KINDS = {"event_ids": "event", "deliveries": "delivery", "attempts": "attempt"}
 @contextmanager
 def opened(context: Context) -> Iterator[brant.Inbox]:
     """The inbox in the file; needs no application, and makes no inbox where there is none."""
-    import os
 
     from brant.inbox.tables import has_inbox
 
     target = context.target()
-    if not os.path.exists(target.path):
-        raise StorageError(f"there is no database at {target.path}; name the one with the inbox with -f")
+    if not target.exists():
+        raise StorageError(f"there is no database at {target}; name the one with the inbox with -f")
     with context.open_target(target) as db:
         if not has_inbox(db):
-            raise StorageError(f"there is no inbox in {target.path}; name the database that your application opens")
+            raise StorageError(f"there is no inbox in {target}; name the database that your application opens")
         with brant.Inbox(db) as inbox:
             yield inbox
 
@@ -232,6 +233,31 @@ def _rejects(inbox: brant.Inbox, options: Namespace) -> int:
     return DONE if found else NOTHING
 
 
+def _audits(context: Context, options: Namespace) -> int:
+    if options.pruned and options.before is not None:
+        raise InvalidValue("--before pages through what operators did: leave it out with --pruned, or raise --limit")
+    with opened(context) as inbox:
+        found: list[Any] = (
+            list(inbox.list_prune_audits(limit=options.limit))
+            if options.pruned
+            else list(inbox.list_audits(before=options.before, limit=options.limit))
+        )
+    return _listed(context, options, found, False, _fields, _audit_row, _AUDIT_HEADERS)
+
+
+def _audit_row(audit: Audit | PruneAudit) -> tuple[str, ...]:
+    import json
+
+    did, events = (audit.kind, audit.events_pruned) if isinstance(audit, PruneAudit) else (audit.action, audit.events)
+    return (
+        str(audit.id),
+        when(audit.executed_at),
+        did,
+        "" if events is None else str(events),
+        json.dumps(audit.summary, ensure_ascii=False),
+    )
+
+
 def _number(value: object) -> str:
     return f"{value:.0f}" if isinstance(value, float) else str(value)
 
@@ -299,4 +325,5 @@ ACTIONS = {
     "attempts": _attempts,
     "show": _show,
     "stats": _stats,
+    "audits": _audits,
 }

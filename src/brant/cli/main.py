@@ -48,6 +48,7 @@ COMMANDS = {
     "lock": "coordination",
     "limit": "coordination",
     "inbox": "inbox",
+    "bridge": "bridge",
     "pipeline": "pipeline",
     "top": "top",
     "init": "care",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from brant.cli.command import DONE
@@ -30,7 +29,7 @@ def _status(context: Context, *, as_json: bool) -> int:
         status = {
             "total_messages": sum(stats.total for stats in counts),
             "last_timestamp": db.last_id(),
-            "db_size": os.stat(db.path).st_size,
+            "db_size": db.health().facts["database_bytes"],
         }
     if as_json:
         put_json(status)
@@ -41,9 +40,9 @@ def _status(context: Context, *, as_json: bool) -> int:
 
 
 def _vacuum(context: Context, *, compact: bool) -> int:
-    path = context.target().path
-    if not os.path.exists(path):
-        context.tell(f"Database not found: {path}")
+    target = context.target()
+    if not target.exists():
+        context.tell(f"Database not found: {target}")
         return DONE
     with context.open() as db:
         start = time.monotonic()
@@ -60,15 +59,17 @@ def _vacuum(context: Context, *, compact: bool) -> int:
 
 
 def _cleanup(context: Context) -> int:
-    path = context.target().path
+    target = context.target()
     try:
-        is_gone = remove(path)
+        is_gone = remove(target.path)
     except BrantError:
-        if os.path.exists(path):
+        if target.exists():
             raise
-        context.tell(f"Database not found, nothing to clean up: {path}")
+        context.tell(f"Database not found, nothing to clean up: {target}")
         return DONE
     context.tell(
-        f"Database cleaned up: {path}" if is_gone else f"Brant's tables dropped; {path} holds other tables and is kept"
+        f"Database cleaned up: {target}"
+        if is_gone
+        else f"Brant's tables dropped; {target} holds other tables and is kept"
     )
     return DONE

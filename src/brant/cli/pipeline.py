@@ -113,8 +113,9 @@ _RUN = """Bring all tables up to date: archive, refine, metrics, then the projec
 that was there is taken, for cron; with --continuous it goes on, as often as [schedule] says."""
 _REPLAY = """Publish events of the lake again, once each: a replay that was cut off goes on where it stopped when it \
 is run again with the same --id."""
-_SQL = """Run a query over bronze.events, silver.*, quarantine.*, gold.* and the live tables live.stream, live.queue, \
-live.dead, live.jobs, live.results, live.notifications, live.consumers, live.deliveries, live.events, live.attempts."""
+_SQL = """Run a query over bronze.*, silver.*, quarantine.*, gold.* and the live tables live.stream, live.queue, \
+live.dead, live.jobs, live.results, live.notifications, live.consumers, live.deliveries, live.events, live.attempts, \
+live.rejects."""
 
 _JOBS, _VIEWS = "pipeline_jobs", "pipeline_views"
 _ACTIONS = {
@@ -125,7 +126,7 @@ _ACTIONS = {
         _RUN,
         _run,
     ),
-    "archive": (_JOBS, "bronze: every event into the lake, once", "", _archive),
+    "archive": (_JOBS, "bronze: every event and webhook into the lake, once", "", _archive),
     "refine": (_JOBS, "silver: typed tables, one a topic", "", _refine),
     "metrics": (_JOBS, "gold: rates, waits and failures per time window", "", _one_job),
     "replay": (

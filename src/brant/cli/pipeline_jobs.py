@@ -28,8 +28,8 @@ def _init(context: Context, options: Namespace) -> int:
     show_debug(options)
     target = context.target()
     path = project_path(context, options)
-    if not os.path.exists(target.path):
-        raise StorageError(f"there is no database at {target.path}: name one with -f, or make one with 'brant init'")
+    if not target.exists():
+        raise StorageError(f"there is no database at {target}: name one with -f, or make one with 'brant init'")
     if os.path.exists(path) and not options.force:
         raise InvalidValue(f"{path} is there already; --force replaces it")
     from brant.pipeline.template import database_from, project_text, topics_of

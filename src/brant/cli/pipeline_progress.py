@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brant.pipeline.runner import Progress
 
-_ARCHIVE = "archive"
+_UNITS = {"archive": "events", "archive-deliveries": "deliveries", "archive-attempts": "attempts"}
 
 
 class ProgressLines:
@@ -46,7 +46,7 @@ def describe(progress: Progress) -> str:
     text = f"{progress.name}: batch {progress.batch}, {rows}, {progress.rows_per_s:,.0f} rows/s"
     if progress.lag is None:
         return text
-    unit = "events" if progress.name == _ARCHIVE else "batches"
+    unit = _UNITS.get(progress.name, "batches")
     return f"{text}, {progress.lag:,} {unit} behind" if progress.lag else f"{text}, up to date"
 
 

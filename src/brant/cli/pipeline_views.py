@@ -44,11 +44,17 @@ def _row(query: QueryStatus) -> tuple[str, ...]:
         f"{'never run' if query.batch is None else query.batch}{' running' if query.is_running else ''}",
         when(query.batch_at) if query.batch_at else "",
         "" if query.rows is None else str(query.rows),
-        "?" if query.lag is None else str(query.lag),
+        _behind(query),
         counts,
         _offsets(query.offsets),
         error,
     )
+
+
+def _behind(query: QueryStatus) -> str:
+    if query.lag is not None:
+        return str(query.lag)
+    return "" if query.query.startswith("gold-") else "?"
 
 
 def _offsets(offsets: dict[str, int]) -> str:

@@ -36,8 +36,8 @@ def _dump_arguments(parser: ArgumentParser) -> None:
 
 def _dump(context: Context, options: Namespace) -> int:
     target = context.target()
-    if not os.path.exists(target.path):
-        raise StorageError(f"there is no database at {target.path}; name the one to dump with -f")
+    if not target.exists():
+        raise StorageError(f"there is no database at {target}; name the one to dump with -f")
     with context.open_target(target) as db, _interrupted_with("the dump is not complete"):
         if options.output == _STANDARD:
             _write(db, sys.stdout.buffer, quiet=context.quiet or sys.stdout.isatty())

@@ -25,6 +25,7 @@ class Reports:
     def __init__(self, bar: Bar | None, *, quiet: bool) -> None:
         self._bar = bar
         self._quiet = quiet
+        self.wanted_kinds = frozenset((() if quiet else _REPORTED) + (() if bar is None else _FINISHED))
 
     def __call__(self, event: WorkerEvent) -> None:
         if event.kind in _REPORTED and not self._quiet:

@@ -1,4 +1,4 @@
-"""Durable inbound webhooks: verified, stored before they are answered, handled in a transaction, replayable."""
+"""Durable webhooks: verified, stored before they are answered, handled in a transaction, replayable; and sent."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from brant.inbox.bridging.bridge import Bridge, BridgeError, Trouble
+    from brant.inbox.bridging.receiving import receive_bridge
+    from brant.inbox.bridging.tables import Origin, forget_bridged, name_node, node_name, origins
     from brant.inbox.endpoints import Endpoint, RetryPolicy
     from brant.inbox.inbox import Inbox
+    from brant.inbox.outgoing.delivery import Destination, HttpDelivery
     from brant.inbox.providers.base import Answer, Incoming, Provider
     from brant.inbox.records import (
         Attempt,
@@ -25,8 +29,12 @@ if TYPE_CHECKING:
     from brant.inbox.secrets import Secret
 
 _HOMES = {
+    "bridging.bridge": ("Bridge", "BridgeError", "Trouble"),
+    "bridging.receiving": ("receive_bridge",),
+    "bridging.tables": ("Origin", "forget_bridged", "name_node", "node_name", "origins"),
     "endpoints": ("Endpoint", "RetryPolicy"),
     "inbox": ("Inbox",),
+    "outgoing.delivery": ("Destination", "HttpDelivery"),
     "providers.base": ("Answer", "Incoming", "Provider"),
     "records": (
         "Attempt",
@@ -65,6 +73,17 @@ __all__ = [
     "BulkResult",
     "PruneAudit",
     "Pruned",
+    "HttpDelivery",
+    "Destination",
+    "Bridge",
+    "BridgeError",
+    "Trouble",
+    "receive_bridge",
+    "Origin",
+    "origins",
+    "forget_bridged",
+    "node_name",
+    "name_node",
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from brant.arguments import seconds, whole
@@ -20,7 +21,6 @@ from brant.inbox.records import Received
 from brant.inbox.request import Headers, Request
 
 if TYPE_CHECKING:
-    from brant.inbox.endpoints import Endpoint
     from brant.inbox.inbox import Inbox
 
 __all__ = ["App", "app"]
@@ -89,8 +89,6 @@ class App:
                 _logger.exception("the inbox could not take a request")
                 answer = _NOT_NOW
             await _send_answer(scope, send, answer, body)
-        if answer.follow_up is not None:
-            await self._follow_up(answer.follow_up)
 
     async def _answer(self, scope: Scope, body: Body) -> Received:
         path = _path(scope)
@@ -109,29 +107,24 @@ class App:
         content = refusal or await body.read(request.header("content-length"), endpoint.settings.max_body)
         if isinstance(content, Received):
             return await self._inbox.refuse_async(endpoint, content)
-        return await self._received(endpoint, request, content)
-
-    async def _received(self, endpoint: Endpoint, request: Request, content: bytes) -> Received:
-        return await endpoint.receive_async(
-            content,
-            request.headers,
-            method=request.method,
-            path=request.path,
-            query=request.query,
-            remote=request.remote,
-        )
+        answer = await self._inbox.receive_request(endpoint.name, replace(request, body=content))
+        if answer.follow_up is None or await self._has_followed(answer.follow_up):
+            return answer
+        return _NOT_NOW
 
     def _sender(self, scope: Scope) -> str | None:
         client = scope.get("client")
         forwarded = Headers(scope["headers"]).all("x-forwarded-for") if len(self._proxies) else []
         return sender(client[0] if client else None, forwarded, self._proxies)
 
-    async def _follow_up(self, url: str) -> None:
+    async def _has_followed(self, url: str) -> bool:
         try:
             await asyncio.to_thread(self._fetch, url)
+            return True
         except Exception as error:
             # Not the address, which is the key to the subscription.
-            _logger.warning("a subscription could not be confirmed: %s: %s", type(error).__name__, error)
+            _logger.warning("a subscription could not be confirmed yet: %s: %s", type(error).__name__, error)
+            return False
 
 
 async def _send_answer(scope: Scope, send: Send, answer: Received, body: Body) -> None:

@@ -2,59 +2,82 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from brant.errors import BrantError, DatabaseClosed, StorageFull
+from brant.errors import BrantError, DatabaseBusy, DatabaseClosed, DatabaseReplaced, StorageFull
 from brant.failpoint import failpoint
 from brant.inbox.records import Received
-from brant.inbox.tables import run
+from brant.inbox.tables import written
 
 if TYPE_CHECKING:
     from brant.database import Database
     from brant.transaction import Transaction
 
 P = TypeVar("P")
+Answer = Future[Received] | asyncio.Future[Received]
 _MOST = 256
 _IDLE_S = 5.0
 _RETRY_AFTER_S = 5
+_OF_THE_DATABASE = (DatabaseBusy, DatabaseClosed, DatabaseReplaced)
 _logger = logging.getLogger("brant.inbox")
 
 
 class Committer(Generic[P]):
-    """Stores what is submitted, in a thread that is there while there is work.
+    """Stores what it is given, and answers when it is on disk. Each is judged on its own: one that fails fails alone.
 
-    What is answered is on disk. Each is judged on its own: one that fails is undone alone.
+    While nobody commits, whoever calls `store` does so itself; what comes meanwhile waits, and is the next group, of a
+    thread that is there while there is work.
     """
 
-    def __init__(self, db: Database, store: Callable[[Transaction, P], Received]) -> None:
+    def __init__(self, db: Database, store: Callable[[Transaction, Sequence[P]], list[Received]]) -> None:
         self._db = db
         self._store = store
-        self._pending: list[tuple[P, Future[Received]]] = []
+        self._pending: list[tuple[P, Answer]] = []
+        self._arriving: dict[asyncio.AbstractEventLoop, list[tuple[P, Answer]]] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._is_busy = False
         self._closed = False
-        self.is_committing = False
         self._made_in = os.getpid()
 
+    def store(self, parcel: P) -> Received:
+        """For plain functions: waits until it is stored."""
+        self._refuse_child()
+        with self._changed:
+            self._refuse_closed()
+            is_free = not self._is_busy and not self._pending
+            if is_free:
+                self._is_busy = True
+        if not is_free:
+            return self.submit(parcel).result()
+        try:
+            return self._answers([parcel])[0]
+        finally:
+            self._rest()
+
+    async def store_async(self, parcel: P) -> Received:
+        """For an event loop. All that it takes on in one of its rounds is handed on together."""
+        self._refuse_child()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Received] = loop.create_future()
+        arriving = self._arriving.get(loop)
+        if arriving is None:
+            arriving = self._arriving[loop] = []
+            loop.call_soon(self._hand_on, loop)
+        arriving.append((parcel, answer))
+        return await answer
+
     def submit(self, parcel: P) -> Future[Received]:
-        if os.getpid() != self._made_in:
-            # Before the lock: the thread that held it, or that would answer, is the parent's.
-            raise DatabaseClosed("this Inbox was made in another process, before a fork; make one in this process")
+        self._refuse_child()
         answer: Future[Received] = Future()
         answer.set_running_or_notify_cancel()  # whoever stops waiting for it can't take it out of its group
-        with self._changed:
-            if self._closed:
-                raise DatabaseClosed("the Inbox is closed")
-            self._pending.append((parcel, answer))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="brant-inbox-commit", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        self._add([(parcel, answer)])
         return answer
 
     def close(self) -> None:
@@ -62,68 +85,111 @@ class Committer(Generic[P]):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            while self._is_busy or self._pending:
+                self._changed.wait()
             thread = self._thread
         if thread is not None:
             thread.join()
 
+    def _refuse_child(self) -> None:
+        if os.getpid() != self._made_in:
+            # Before the lock: the thread that held it, or that would answer, is the parent's.
+            raise DatabaseClosed("this Inbox was made in another process, before a fork; make one in this process")
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise DatabaseClosed("the Inbox is closed")
+
+    def _hand_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        arrived = self._arriving.pop(loop)
+        try:
+            self._add(arrived)
+        except DatabaseClosed as error:
+            _resolve([(answer, unavailable(type(error).__name__)) for _, answer in arrived])
+
+    def _add(self, several: list[tuple[P, Answer]]) -> None:
+        with self._changed:
+            self._refuse_closed()
+            self._pending += several
+            self._call_thread()
+
+    def _call_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="brant-inbox-commit", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _rest(self) -> None:
+        with self._changed:
+            self._is_busy = False
+            if self._pending:
+                self._call_thread()
+            self._changed.notify_all()
+
     def _run(self) -> None:
         while group := self._next_group():
-            try:
-                self._commit(group)
-            except BaseException as error:
-                _logger.exception("the inbox could not store what it had received")
-                for _, answer in group:
-                    if not answer.done():
-                        answer.set_result(unavailable(f"{type(error).__name__} while storing"))
+            answers = self._answers([parcel for parcel, _ in group])
+            _tell([answer for _, answer in group], answers)
+            self._rest()
 
-    def _next_group(self) -> list[tuple[P, Future[Received]]]:
+    def _next_group(self) -> list[tuple[P, Answer]]:
         with self._changed:
-            self.is_committing = False
-            if not self._pending and not self._closed:
-                self._changed.wait(_IDLE_S)
+            while self._is_busy or not self._pending:
+                is_over = self._closed and not self._is_busy
+                if is_over or not (self._changed.wait(_IDLE_S) or self._is_busy or self._pending):
+                    # Under the lock: whoever submits next sees that a new thread is needed.
+                    self._thread = None
+                    return []
+            self._is_busy = True
             group, self._pending = self._pending[:_MOST], self._pending[_MOST:]
-            self.is_committing = bool(group)
-            self._changed.notify_all()
-            if not group:
-                # Under the lock: whoever submits next sees that a new thread is needed.
-                self._thread = None
             return group
 
-    def _commit(self, group: list[tuple[P, Future[Received]]]) -> None:
+    def _answers(self, parcels: list[P]) -> list[Received]:
+        """Never raises, but for what ends the thread."""
         try:
-            with self._db.transaction() as tx:
-                answers = [self._stored(tx, parcel, alone=len(group) == 1) for parcel, _ in group]
-                failpoint("inbox.before_commit")
-            failpoint("inbox.after_commit")
-        except StorageFull as error:
-            if len(group) == 1:
-                answers = [unavailable(str(error))]
-            else:
-                # One of them may be too large for the room that is left, and the others not.
-                for one in group:
-                    self._commit([one])
-                return
-        except BrantError as error:
+            return self._committed(parcels)
+        except _OF_THE_DATABASE as error:
             _logger.warning("the inbox answers 503: %s", error)
-            answers = [unavailable(type(error).__name__)] * len(group)
-        for (_, future), answer in zip(group, answers, strict=True):
-            future.set_result(answer)
-
-    def _stored(self, tx: Transaction, parcel: P, *, alone: bool) -> Received:
-        if alone:
-            return self._store(tx, parcel)
-        run(tx, "begin_one")
-        try:
-            answer = self._store(tx, parcel)
-        except StorageFull:
-            raise
+            return [unavailable(type(error).__name__)] * len(parcels)
         except Exception as error:
-            # Where the whole transaction is gone this raises too, and so for all.
-            run(tx, "undo_one")
+            if len(parcels) > 1:
+                # One of them can't be stored, or is too large for the room that is left, and the others not.
+                return [answer for parcel in parcels for answer in self._answers([parcel])]
+            if isinstance(error, StorageFull):
+                return [unavailable(str(error))]
             _logger.exception("the inbox could not store a request")
-            answer = unavailable(f"{type(error).__name__} while storing")
-        run(tx, "end_one")
-        return answer
+            return [unavailable(f"{type(error).__name__}{'' if isinstance(error, BrantError) else ' while storing'}")]
+
+    def _committed(self, parcels: list[P]) -> list[Received]:
+        def store(tx: Transaction) -> list[Received]:
+            answers = self._store(tx, parcels)
+            failpoint("inbox.before_commit")
+            return answers
+
+        answers = written(self._db, store)
+        failpoint("inbox.after_commit")
+        return answers
+
+
+def _tell(waiting: Sequence[Answer], answers: Sequence[Received]) -> None:
+    """In one call for each event loop: to wake it costs more than to answer."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Received], Received]]] = {}
+    for future, answer in zip(waiting, answers, strict=True):
+        if isinstance(future, Future):
+            future.set_result(answer)
+        else:
+            by_loop.setdefault(future.get_loop(), []).append((future, answer))
+    for loop, several in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, several)
+        except RuntimeError:
+            pass  # it was closed: nobody waits there any more
+
+
+def _resolve(several: Sequence[tuple[Answer, Received]]) -> None:
+    for future, answer in several:
+        if not future.done():  # whoever waited may have gone
+            future.set_result(answer)
 
 
 def unavailable(reason: str) -> Received:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from brant.inbox.inbox import Inbox
     from brant.inbox.records import Event, Received
     from brant.inbox.request import Request
+    from brant.inbox.taking import Take
     from brant.transaction import Transaction
 
 __all__ = ["Endpoint", "EndpointSettings", "RetryPolicy"]
@@ -76,6 +77,7 @@ class EndpointSettings:
     max_orphan_bytes: int
     redaction: Redaction
     allow_from: Networks | None
+    is_quick: bool  # judging a small request is arithmetic alone, so an event loop may do it
 
 
 class Endpoint:
@@ -87,16 +89,19 @@ class Endpoint:
         self.name = name
         self.path = path
         self.settings = settings
+        # Writes with the commit that stores an event, which is then handled.
+        self.take: Take | None = None
         self._handlers: dict[str | None, Handler] = {}
+        self._policies: dict[str | None, RetryPolicy] = {}
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r}, path={self.path!r})"
 
-    def handle(self, *event_types: str) -> Callable[[H], H]:
+    def handle(self, *event_types: str, retry: RetryPolicy | None = None) -> Callable[[H], H]:
         """`@endpoint.handle("invoice.paid")`, for some types; `@endpoint.handle()`, for all that have no other.
 
         The function gets the event and the transaction that commits with it; it may be async. The last one that was
-        registered for a type counts.
+        registered for a type counts. `retry` goes before the endpoint's own policy.
         """
         if any(not isinstance(name, str) or not name for name in event_types):
             raise InvalidValue(
@@ -104,21 +109,34 @@ class Endpoint:
             )
 
         def register(handler: H) -> H:
-            self.add_handler(handler, *event_types)
+            self.add_handler(handler, *event_types, retry=retry)
             return handler
 
         return register
 
-    def add_handler(self, handler: Handler, *event_types: str) -> None:
+    def add_handler(self, handler: Handler, *event_types: str, retry: RetryPolicy | None = None) -> None:
         """As `handle`, without the decorator."""
         _check_handler(handler)
         for event_type in event_types or (None,):
             self._handlers[event_type] = handler
+            self._policies.pop(event_type, None)
+            if retry is not None:
+                self._policies[event_type] = retry
         self.inbox.register_tasks()
 
     def handler_for(self, event_type: str | None) -> Handler | None:
         """The function for that type, else the one for all other types."""
         return self._handlers.get(event_type) or self._handlers.get(None)
+
+    def policy_for(self, event_type: str | None) -> RetryPolicy:
+        """That of the handler which `handler_for` gives."""
+        registered = event_type if event_type in self._handlers else None
+        return self._policies.get(registered, self.settings.retry)
+
+    @property
+    def most_attempts(self) -> int:
+        """Of any of its events: which one a job is for, is known when it runs."""
+        return max(policy.max_attempts for policy in (self.settings.retry, *self._policies.values()))
 
     def receive(self, body: bytes, headers: Any = (), **facts: Any) -> Received:
         """As `inbox.receive(endpoint=...)`."""
@@ -174,9 +192,11 @@ def settings_of(
         )
     if success_status not in (200, 201, 202, 204):
         raise InvalidValue(f"success_status must be 200, 201, 202 or 204, not {success_status!r}")
+    sources = _secrets(chosen, secrets, how)
+    asks_nobody = identify is None and filter is None and not callable(ordering_key)
     return EndpointSettings(
         provider=chosen,
-        secrets=_secrets(chosen, secrets, how),
+        secrets=sources,
         verify=how,
         retry=retry or RetryPolicy(),
         methods=tuple(method.upper() for method in methods),
@@ -192,6 +212,7 @@ def settings_of(
         max_orphan_bytes=whole(max_orphan_bytes, "max_orphan_bytes", minimum=0),
         redaction=Redaction(redact),
         allow_from=None if allow_from is None else _networks(allow_from),
+        is_quick=asks_nobody and (chosen is None or chosen.is_quick) and (sources is None or sources.are_at_hand),
     )
 
 

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from brant.arguments import label, seconds, storable
-from brant.errors import BrantError, InvalidValue, TransactionError
+from brant.arguments import label, seconds
+from brant.errors import InvalidValue
 from brant.inbox import dispatch
-from brant.inbox import receive as receiving
-from brant.inbox.committing import Committer, unavailable
 from brant.inbox.endpoints import MEGABYTE, Endpoint, OrderingKey, RetryPolicy, Verify, settings_of
 from brant.inbox.jobs import Jobs
 from brant.inbox.operate import Operations
-from brant.inbox.records import EndpointInfo, Received
+from brant.inbox.receiving import Receiving
+from brant.inbox.records import EndpointInfo
 from brant.inbox.request import Request
 from brant.inbox.retention import Retention
-from brant.inbox.storing import Parcel, Store
-from brant.inbox.tables import QUEUE, RETENTION_QUEUE, prepare, row, rows
-from brant.inbox.verification import INVALID, UNVERIFIED, VERIFIED, Verification
-from brant.opening import open as open_database
+from brant.inbox.sharing import Paces, Sharing
+from brant.inbox.tables import QUEUE, RETENTION_QUEUE, hold, prepare, row, rows
 from brant.tasks import registry
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from brant.database import Database
     from brant.inbox.asgi import App
     from brant.inbox.providers.base import Incoming, Provider
-    from brant.transaction import Transaction
     from brant.worker import Worker
 
-_SYNCHRONOUS = ("FULL", "EXTRA")
 
-
-class Inbox(Operations, Retention):
+class Inbox(Operations, Retention, Receiving):
     """Webhooks, verified and stored before they are answered, handled later in a transaction.
 
     What `receive` answers with success survives a power cut: it commits on a handle of its own with full sync.
@@ -47,14 +38,10 @@ class Inbox(Operations, Retention):
         self.db = db
         self.endpoints: dict[str, Endpoint] = {}
         self._lease_s = seconds(lease_s, "lease_s", above=0)
-        self._durability = str(synchronous).upper()
-        if self._durability not in (*_SYNCHRONOUS, "NORMAL"):
-            raise InvalidValue(f"synchronous must be 'FULL', 'EXTRA' or 'NORMAL', not {synchronous!r}")
+        Receiving.__init__(self, synchronous)
         prepare(db)
         self.jobs = Jobs(db, self._lease_s, self._attempts_of)
-        self._opening = threading.Lock()
-        self._committer: Committer[Parcel] | None = None
-        self._durable: Database | None = None
+        self.sharing, self.paces = Sharing(db), Paces()
         dispatch.enter(self)
 
     def __repr__(self) -> str:
@@ -65,15 +52,6 @@ class Inbox(Operations, Retention):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Store what was taken, and close the handle that receives; the Database stays open."""
-        with self._opening:
-            # Also where there was none yet: a closed one takes nothing.
-            self._committer = self._committer or Committer(self.db, Store(self.db, self.jobs))
-            self._committer.close()
-            if self._durable is not None and self._durable is not self.db:
-                self._durable.close()
 
     # Endpoints
 
@@ -139,6 +117,7 @@ class Inbox(Operations, Retention):
     def _save(self, endpoint: Endpoint, path: str, provider: str | None) -> None:
         now = int(self.db.clock.now())
         with self.db.transaction() as tx:
+            hold(tx, "endpoints")
             taken = row(tx, "endpoint_of_path", path)
             if taken is not None and taken["name"] != endpoint.name:
                 raise InvalidValue(f"the path {path!r} is taken by the endpoint {taken['name']!r}")
@@ -168,164 +147,19 @@ class Inbox(Operations, Retention):
         with self.db.transaction() as tx:
             if row(tx, "set_enabled", name, enabled) is None:
                 raise KeyError(f"there is no endpoint {name!r}")
+            self._audit(tx, "resume" if enabled else "pause", 0, {"endpoint": name})
 
     def _attempts_of(self, endpoint_id: int) -> int:
         for endpoint in self.endpoints.values():
             if endpoint.id == endpoint_id:
-                return endpoint.settings.retry.max_attempts
+                return endpoint.most_attempts
         return RetryPolicy().max_attempts
-
-    # Receiving
-
-    def receive(
-        self,
-        endpoint: str,
-        body: bytes | str,
-        headers: Any = (),
-        *,
-        query: Any = "",
-        method: str = "POST",
-        path: str | None = None,
-        remote: str | None = None,
-        event_type: str | None = None,
-        provider_event_id: str | None = None,
-        provider_delivery_id: str | None = None,
-        dedupe_key: str | None = None,
-    ) -> Received:
-        """Judge and store a request; tells what to answer, and never raises for what was sent.
-
-        `headers` are pairs, so that none that came twice is lost, or a mapping.
-        """
-        facts = receiving.Facts(event_type, provider_event_id, provider_delivery_id, dedupe_key)
-        waiting = self._begin(endpoint, body, headers, query, method, path, remote, facts)
-        return waiting if isinstance(waiting, Received) else waiting.result()
-
-    async def receive_async(
-        self,
-        endpoint: str,
-        body: bytes | str,
-        headers: Any = (),
-        *,
-        query: Any = "",
-        method: str = "POST",
-        path: str | None = None,
-        remote: str | None = None,
-        **facts: str | None,
-    ) -> Received:
-        """As `receive`, with the same arguments; blocks no event loop."""
-        told = receiving.Facts(**facts)
-        waiting = await asyncio.to_thread(self._begin, endpoint, body, headers, query, method, path, remote, told)
-        return waiting if isinstance(waiting, Received) else await asyncio.wrap_future(waiting)
-
-    def _begin(
-        self,
-        name: str,
-        body: bytes | str,
-        headers: Any,
-        query: Any,
-        method: str,
-        path: str | None,
-        remote: str | None,
-        facts: receiving.Facts,
-    ) -> Received | Future[Received]:
-        """The answer where there is nothing to store, else a promise of it."""
-        self._refuse_transaction()
-        known = self.endpoints.get(name)
-        request = self._request(known, body, headers, query, method, path, remote)
-        try:
-            if known is None:
-                return receiving.unknown(row(self.db, "endpoint_row", name) is not None)
-            judged = receiving.judged(known, request, facts, self.db.clock.now())
-            if isinstance(judged, Received):
-                return judged
-            return self._committing().submit(judged)
-        except BrantError as error:
-            return unavailable(type(error).__name__)
-
-    def _refuse_transaction(self) -> None:
-        if self.db.in_transaction:
-            # It would wait for the write lock that its caller holds.
-            raise TransactionError("receive() inside a transaction: leave its block first, or use ingest(tx=tx)")
-
-    def _request(
-        self, known: Endpoint | None, body: Any, headers: Any, query: Any, method: str, path: str | None, remote: Any
-    ) -> Request:
-        place = path if path is not None else "/" if known is None else known.path
-        return Request.of(body, headers, method=method, path=place, query=query, remote=remote)
-
-    def unknown_path(self, path: str) -> Received:
-        """What to answer at a path that no endpoint of this process has."""
-        return receiving.unknown(row(self.db, "endpoint_of_path", storable(path)) is not None)
-
-    async def refuse_async(self, endpoint: Endpoint, refusal: Received) -> Received:
-        """Count what was refused before it was read; tells what to answer, which is 503 while it is paused."""
-        try:
-            committer = await asyncio.to_thread(self._committing)
-            return await asyncio.wrap_future(committer.submit(Parcel.refused(endpoint, refusal)))
-        except BrantError:
-            return refusal
 
     def asgi(self, **options: Any) -> App:
         """An ASGI application that receives for all endpoints; the options are those of `brant.inbox.asgi.app`."""
         from brant.inbox.asgi import app
 
         return app(self, **options)
-
-    def ingest(
-        self,
-        endpoint: str,
-        body: bytes | str,
-        headers: Any = (),
-        *,
-        query: Any = "",
-        method: str = "POST",
-        event_type: str | None = None,
-        provider_event_id: str | None = None,
-        provider_delivery_id: str | None = None,
-        dedupe_key: str | None = None,
-        signature_valid: bool | None = True,
-        signature_error: str | None = None,
-        tx: Transaction | None = None,
-    ) -> Received:
-        """Store what the caller has verified: None is "by nobody", False stores a delivery without an event.
-
-        With `tx` it commits with that transaction of the Database, and is as durable as that.
-        """
-        if tx is None:
-            self._refuse_transaction()
-        known = self.endpoints.get(endpoint)
-        if known is None:
-            return receiving.unknown(row(self.db, "endpoint_row", endpoint) is not None)
-        state = UNVERIFIED if signature_valid is None else VERIFIED if signature_valid else INVALID
-        verdict = (
-            Verification.invalid(signature_error or "the caller found it invalid")
-            if state == INVALID
-            else Verification(state, signature_error)
-        )
-        request = self._request(known, body, headers, query, method, None, None)
-        facts = receiving.Facts(event_type, provider_event_id, provider_delivery_id, dedupe_key)
-        parcel = receiving.parcel_of(known, request, facts, verdict)
-        if tx is not None:
-            return Store(self.db, self.jobs)(tx, parcel)
-        try:
-            return self._committing().submit(parcel).result()
-        except BrantError as error:
-            return unavailable(type(error).__name__)
-
-    def _committing(self) -> Committer[Parcel]:
-        if self._committer is None:
-            with self._opening:
-                if self._committer is None:
-                    self._committer = self._opened()
-        return self._committer
-
-    def _opened(self) -> Committer[Parcel]:
-        if self._durability == "NORMAL":
-            self._durable, jobs = self.db, self.jobs
-        else:
-            self._durable = open_database(self.db.path, synchronous=self._durability, create=False, clock=self.db.clock)
-            jobs = Jobs(self._durable, self._lease_s, self._attempts_of)
-        return Committer(self._durable, Store(self._durable, jobs))
 
     # Handling
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from brant.arguments import whole
@@ -11,7 +12,7 @@ from brant.errors import InvalidValue
 from brant.inbox.jobs import Jobs
 from brant.inbox.reading import Reading, number, one_of
 from brant.inbox.records import BulkResult
-from brant.inbox.tables import row, rows, run
+from brant.inbox.tables import row, rows, run, written
 
 if TYPE_CHECKING:
     from brant.transaction import Transaction
@@ -44,18 +45,20 @@ class Operations(Reading):
     def replay_delivery(self, delivery_id: int) -> None:
         """Run the delivery's event again with the content of that delivery; what is stored of the event stays."""
         whole(delivery_id, "delivery_id")
-        with self.db.transaction() as tx:
-            delivery = row(tx, "get_delivery", delivery_id, False)
-            if delivery is None:
-                raise KeyError(f"there is no delivery {delivery_id}")
-            if delivery["event_id"] is None:
-                raise InvalidValue(f"the delivery {delivery_id} has no event: it was never accepted")
-            if rows(tx, "events_of_delivery", delivery_id):
-                raise InvalidValue(f"the delivery {delivery_id} brought several events: replay those instead")
-            event = self._event_in(tx, delivery["event_id"])
-            self._check_replayable(tx, event)
-            self._reset(tx, event, delivery_id)
-            self._audit(tx, "replay_delivery", 1, {"event_id": event["id"], "delivery_id": delivery_id})
+        written(self.db, partial(self._replay_delivery, delivery_id))
+
+    def _replay_delivery(self, delivery_id: int, tx: Transaction) -> None:
+        delivery = row(tx, "get_delivery", delivery_id, False)
+        if delivery is None:
+            raise KeyError(f"there is no delivery {delivery_id}")
+        if delivery["event_id"] is None:
+            raise InvalidValue(f"the delivery {delivery_id} has no event: it was never accepted")
+        if rows(tx, "events_of_delivery", delivery_id):
+            raise InvalidValue(f"the delivery {delivery_id} brought several events: replay those instead")
+        event = self._event_in(tx, delivery["event_id"])
+        self._check_replayable(tx, event)
+        self._reset(tx, event, delivery_id)
+        self._audit(tx, "replay_delivery", 1, {"event_id": event["id"], "delivery_id": delivery_id})
 
     def ignore_all(self, *, status: str, dry_run: bool = False, **filters: Any) -> BulkResult:
         """As `replay_all`: ignore events of one status."""
@@ -79,13 +82,16 @@ class Operations(Reading):
 
     def _act(self, action: str, event_id: int, act: Act) -> None:
         whole(event_id, "event_id")
-        with self.db.transaction() as tx:
+
+        def acting(tx: Transaction) -> None:
             event = self._event_in(tx, event_id)
             act(tx, event)
             self._audit(tx, action, 1, {"event_id": event_id, "from": event["status"]})
 
+        written(self.db, acting)
+
     def _event_in(self, tx: Transaction, event_id: int) -> dict[str, Any]:
-        event = row(tx, "get_event", event_id, False)
+        event = row(tx, "event_to_change", event_id)
         if event is None:
             raise KeyError(f"there is no event {event_id}")
         return event
@@ -157,11 +163,14 @@ class Operations(Reading):
             audit_id = self._audit(tx, action, 0, {**wanted, "limit": most})
         done = 0
         for page in self._pages(wanted, most):
-            with self.db.transaction() as tx:
-                acted = sum(self._acted(tx, act, event_id, status) for event_id in page)
-                run(tx, "add_to_audit", audit_id, acted)
-            done += acted
+            done += written(self.db, partial(self._act_on_page, page, act, status, audit_id))
         return BulkResult(action, done, False, audit_id)
+
+    def _act_on_page(self, page: list[int], act: Act, status: str, audit_id: int, tx: Transaction) -> int:
+        self.jobs.hold_orders(tx, page)
+        acted = sum(self._acted(tx, act, event_id, status) for event_id in page)
+        run(tx, "add_to_audit", audit_id, acted)
+        return acted
 
     def _pages(self, wanted: dict[str, Any], most: int | None) -> Iterator[list[int]]:
         """The ids, oldest first, by a cursor: none comes twice, even if it fails again at once."""
@@ -177,7 +186,7 @@ class Operations(Reading):
             after, left = page[-1], None if left is None else left - len(page)
 
     def _acted(self, tx: Transaction, act: Act, event_id: int, status: str) -> bool:
-        event = row(tx, "get_event", event_id, False)
+        event = row(tx, "event_to_change", event_id)
         # Between the look and this, a worker or another operator may have moved it; or retention erased it.
         if event is None or event["status"] != status:
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from brant.arguments import storable
@@ -61,7 +61,7 @@ def parcel_of(endpoint: Endpoint, request: Request, facts: Facts, verdict: Verif
         endpoint=endpoint,
         method=storable(request.method)[:32],
         headers_json=redaction.as_json(request.headers.pairs),
-        query_json=redaction.as_json(fields(request.query)),
+        query_json=redaction.as_json(fields(request.query)) if request.query else "{}",
         body=request.body,
         signature_valid={INVALID: 0, UNVERIFIED: None}.get(verdict.state, 1),
         signature_error=verdict.reason,
@@ -95,7 +95,7 @@ def _too_large(settings: EndpointSettings, request: Request) -> Received | None:
 
 def _challenge(settings: EndpointSettings, request: Request, now: float) -> Answer | None:
     provider = settings.provider
-    if provider is None or settings.verify == "none":
+    if provider is None or settings.verify == "none" or not provider.has_handshake:
         return None
     try:
         secrets = () if settings.secrets is None else settings.secrets.current(now)
@@ -135,12 +135,13 @@ def _named(incoming: Incoming, facts: Facts) -> Incoming:
     event_id = facts.provider_event_id or incoming.event_id
     delivery_id = facts.provider_delivery_id or incoming.delivery_id
     key = facts.dedupe_key or facts.provider_event_id or facts.provider_delivery_id or incoming.dedupe_key
-    return replace(
-        incoming,
+    return Incoming(
+        dedupe_key=_stored_text(key),
         event_id=_stored_text(event_id),
         delivery_id=_stored_text(delivery_id),
         event_type=_stored_text(facts.event_type or incoming.event_type),
-        dedupe_key=_stored_text(key),
+        body=incoming.body,
+        ordering_key=incoming.ordering_key,
     )
 
 
@@ -165,7 +166,8 @@ def _guarded(what: str, function: Callable[..., R], *args: Any) -> R | None:
 
 
 def _stored_text(value: object) -> str | None:
-    return None if value is None or value == "" else storable(str(value))
+    # No NUL, which a server can't store: the key of a stream event is the same on both.
+    return None if value is None or value == "" else storable(str(value)).replace("\0", "\\x00")
 
 
 class _ByBody(Provider):

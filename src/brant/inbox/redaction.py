@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable
@@ -16,6 +17,14 @@ _CREDENTIALS = re.compile(
 _SIGNATURES = re.compile(r"signature|digest", re.IGNORECASE)
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_credential(lowered: str) -> bool:
+    return not _SIGNATURES.search(lowered) and _CREDENTIALS.search(lowered) is not None
+
+
 class Redaction:
     """Which headers and query parameters are stored without their values."""
 
@@ -27,9 +36,7 @@ class Redaction:
         lowered = name.lower()
         if lowered in self._also:
             return True
-        if lowered in self._keep or _SIGNATURES.search(lowered):
-            return False
-        return _CREDENTIALS.search(lowered) is not None
+        return lowered not in self._keep and _is_credential(lowered)
 
     def as_json(self, pairs: Iterable[tuple[str, str]]) -> str:
         """An object; what came several times has a list of its values."""
@@ -43,4 +50,4 @@ class Redaction:
                 known.append(value)
             else:
                 found[name] = [known, value]
-        return json.dumps(found, ensure_ascii=False)
+        return _encode(found) if found else "{}"

@@ -14,7 +14,7 @@ from brant.cron import every_s
 from brant.errors import InvalidValue
 from brant.inbox.jobs import Jobs
 from brant.inbox.reading import number, one_of, page_size
-from brant.inbox.tables import QUEUE, RETENTION_QUEUE, row, rows, run, run_for_each
+from brant.inbox.tables import QUEUE, RETENTION_QUEUE, hold, refusals_of, row, rows, run, run_for_each, written
 
 if TYPE_CHECKING:
     from brant.database import Database
@@ -82,43 +82,72 @@ class Retention:
         """Delete up to `limit` events that came to rest before that Unix time, with their deliveries and attempts."""
         for status in _several(statuses):
             one_of(status, PRUNABLE, "status")
-        cut_off, left, total = _time(older_than), page_size(limit), Pruned()
-        with self.db.transaction() as tx:
+        cut_off, most = _time(older_than), page_size(limit)
+        summary = {"statuses": list(statuses), "older_than": older_than, "limit": limit, "endpoint": endpoint}
+
+        def prune(tx: Transaction) -> Pruned:
+            left, total = most, Pruned()
+            hold(tx, "retention")
             for endpoint_id in self._endpoint_ids(endpoint):
                 for status in statuses:
                     found = rows(tx, "prunable_events", endpoint_id, status, cut_off, left) if left else []
                     for event in found:
                         total += self._delete(tx, event["id"])
                     left -= len(found)
-            summary = {"statuses": list(statuses), "older_than": older_than, "limit": limit, "endpoint": endpoint}
             self._note(tx, "events", total, summary)
-        return total
+            return total
+
+        return written(self.db, prune)
 
     def prune_orphan_deliveries(self, *, older_than: int, limit: int = _PAGE, endpoint: str | None = None) -> Pruned:
         """Delete up to `limit` deliveries without an event that came before that Unix time."""
-        cut_off, left, total = _time(older_than), page_size(limit), Pruned()
-        with self.db.transaction() as tx:
-            for endpoint_id in self._endpoint_ids(endpoint):
+        cut_off, most = _time(older_than), page_size(limit)
+        summary = {"older_than": older_than, "limit": limit, "endpoint": endpoint}
+
+        def prune(tx: Transaction) -> Pruned:
+            left, total, endpoint_ids = most, Pruned(), self._endpoint_ids(endpoint)
+            hold(tx, *map(refusals_of, endpoint_ids))
+            for endpoint_id in endpoint_ids:
                 found = rows(tx, "delete_old_orphans", endpoint_id, cut_off, left) if left else []
                 total += Pruned(deliveries_pruned=len(found))
                 left -= len(found)
-            self._note(tx, "orphan_deliveries", total, {"older_than": older_than, "limit": limit, "endpoint": endpoint})
-        return total
+            self._note(tx, "orphan_deliveries", total, summary)
+            return total
+
+        return written(self.db, prune)
 
     def erase_content(self, *, status: str, older_than: int, limit: int = _PAGE, endpoint: str | None = None) -> Pruned:
         """Erase body, headers and query of up to `limit` events; their hash, identity and history stay."""
         one_of(status, ("handled", "ignored", "dead"), "status")
-        cut_off, left, total = _time(older_than), page_size(limit), Pruned()
-        with self.db.transaction() as tx:
+        cut_off, most = _time(older_than), page_size(limit)
+        summary = {"status": status, "older_than": older_than, "limit": limit, "endpoint": endpoint}
+
+        def erase(tx: Transaction) -> Pruned:
+            left, total = most, Pruned()
+            hold(tx, "retention")
             for endpoint_id in self._endpoint_ids(endpoint):
                 found = rows(tx, "erasable_events", endpoint_id, status, cut_off, left) if left else []
                 for event in found:
                     self._erase(tx, event)
                 total += Pruned(contents_erased=len(found))
                 left -= len(found)
-            summary = {"status": status, "older_than": older_than, "limit": limit, "endpoint": endpoint}
             self._note(tx, "content", total, summary)
-        return total
+            return total
+
+        return written(self.db, erase)
+
+    def erase(self, event_id: int) -> None:
+        """Erase body, headers and query of one event that is at rest, as a person may ask for; with an audit row."""
+        whole(event_id, "event_id")
+        with self.db.transaction() as tx:
+            event = row(tx, "get_event", event_id, True)
+            if event is None:
+                raise KeyError(f"there is no event {event_id}")
+            if event["status"] not in ("handled", "ignored", "dead"):
+                raise InvalidValue(f"the event {event_id} is {event['status']}: ignore it, or let it be handled, first")
+            if row(tx, "is_erased", event_id) is None:
+                self._erase(tx, event)
+            self._note(tx, "content", Pruned(contents_erased=1), {"event_id": event_id})
 
     def retain(
         self, *policies: RetentionPolicy, stop: Callable[[], bool] = lambda: False, dry_run: bool = False
@@ -209,7 +238,7 @@ class Retention:
     def _delete(self, tx: Transaction, event_id: int) -> Pruned:
         run(tx, "bury", event_id, int(self.db.clock.now()))
         live_jobs = self.jobs.drop(tx, event_id)
-        self.jobs.finish(tx, event_id)
+        self.jobs.leave(tx, event_id)
         run(tx, "hand_on_batch_delivery", event_id)
         deliveries = rows(tx, "delete_deliveries", event_id)
         attempts = rows(tx, "delete_attempts", event_id)

@@ -38,6 +38,10 @@ class Secret:
     def counts(self, now: float) -> bool:
         return self.not_after is None or now <= self.not_after
 
+    @property
+    def is_asked_for(self) -> bool:
+        return callable(self._source)
+
     def values(self) -> list[bytes]:
         """What the source says now, maybe nothing; SecretUnavailable if it can't be asked."""
         if callable(self._source):
@@ -90,6 +94,11 @@ class Secrets:
                 raise InvalidValue(str(error)) from None
             if not values:
                 raise InvalidValue("a secret is empty; an empty secret would let anybody sign")
+
+    @property
+    def are_at_hand(self) -> bool:
+        """Whether none of them has to be asked for, which may take long."""
+        return not any(secret.is_asked_for for secret in self._all)
 
     def __len__(self) -> int:
         return len(self._all)

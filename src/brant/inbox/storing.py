@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from brant.inbox.providers.base import Incoming
 from brant.inbox.records import Received
-from brant.inbox.tables import row, rows, run
+from brant.inbox.tables import hold, order_of, refusals_of, row, rows, run
 
 if TYPE_CHECKING:
     from brant.database import Database
     from brant.inbox.endpoints import Endpoint
-    from brant.inbox.jobs import Jobs
+    from brant.inbox.jobs import Jobs, Starting
     from brant.transaction import Transaction
 
 _HOUR_S = 3600
@@ -57,6 +58,14 @@ class Parcel:
     def is_invalid(self) -> bool:
         return self.signature_valid == 0
 
+    @property
+    def held(self) -> list[str]:
+        """What nobody else may work on while this is being stored."""
+        endpoint = self.endpoint
+        keys = {item.ordering_key for item in self.items if item.ordering_key is not None}
+        counted = self.refusal is not None or self.is_invalid or endpoint.settings.rate_limit is not None
+        return [order_of(endpoint.id, key) for key in keys] + ([refusals_of(endpoint.id)] if counted else [])
+
 
 class Store:
     """Writes parcels, in transactions of one Database."""
@@ -65,11 +74,21 @@ class Store:
         self._db = db
         self._jobs = jobs
 
-    def __call__(self, tx: Transaction, parcel: Parcel) -> Received:
-        """Store it; tells what to answer once this has committed."""
+    def __call__(self, tx: Transaction, parcels: Sequence[Parcel]) -> list[Received]:
+        """Store them; tells what to answer once this has committed."""
+        hold(tx, *{key for parcel in parcels for key in parcel.held})
+        enabled = {endpoint_id: _is_enabled(tx, endpoint_id) for endpoint_id in {each.endpoint.id for each in parcels}}
+        starting = self._jobs.starting(tx)
+        answers: dict[int, Received] = {}
+        for place in range(len(parcels)) if tx.schema is None else _without_deadlock(parcels):
+            parcel = parcels[place]
+            answers[place] = self._stored(tx, parcel, starting, enabled[parcel.endpoint.id])
+        starting.enqueue()
+        return [answers[place] for place in range(len(parcels))]
+
+    def _stored(self, tx: Transaction, parcel: Parcel, starting: Starting, is_enabled: bool) -> Received:
         endpoint, now = parcel.endpoint, int(self._db.clock.now())
-        state = row(tx, "is_enabled", endpoint.id)
-        if state is None or not state["enabled"]:
+        if not is_enabled:
             return Received(503, reason="the endpoint is paused", retry_after_s=_PAUSED_RETRY_AFTER_S)
         if parcel.refusal is not None:
             return self._refused(tx, parcel, parcel.refusal, now)
@@ -81,7 +100,7 @@ class Store:
         if limit is not None and not self._db.try_rate_limit(f"inbox:{endpoint.id}", *limit, tx=tx):
             too_many = Received(429, reason="more requests than the endpoint takes", retry_after_s=limit[1])
             return self._refused(tx, parcel, too_many, now)
-        return self._accept(tx, parcel, now)
+        return self._accept(tx, parcel, starting, now)
 
     def _refused(self, tx: Transaction, parcel: Parcel, refusal: Received, now: int) -> Received:
         endpoint_id, hour, reason = parcel.endpoint.id, now - now % _HOUR_S, refusal.reason or ""
@@ -90,8 +109,8 @@ class Store:
         run(tx, "count_reject", endpoint_id, hour, refusal.status_code, reason, now)
         return refusal
 
-    def _accept(self, tx: Transaction, parcel: Parcel, now: int) -> Received:
-        stored = [self._store_event(tx, parcel, item, now) for item in parcel.items]
+    def _accept(self, tx: Transaction, parcel: Parcel, starting: Starting, now: int) -> Received:
+        stored = [self._store_event(tx, parcel, item, starting, now) for item in parcel.items]
         present = [event_id for event_id, _, is_present in stored if is_present]
         delivery_id = self._insert_delivery(tx, parcel, present[0] if present else None, now)
         if len(stored) > 1:
@@ -108,7 +127,9 @@ class Store:
             content_type=None if wanted is None else wanted.content_type,
         )
 
-    def _store_event(self, tx: Transaction, parcel: Parcel, item: Item, now: int) -> tuple[int, bool, bool]:
+    def _store_event(
+        self, tx: Transaction, parcel: Parcel, item: Item, starting: Starting, now: int
+    ) -> tuple[int, bool, bool]:
         """The event's id, whether it is new, and whether it is still there: one that is gone has left its key."""
         endpoint, incoming = parcel.endpoint, item.incoming
         inserted = row(
@@ -128,13 +149,16 @@ class Store:
             FILTERED if item.filtered else None,
         )
         if inserted is None:
-            known = rows(tx, "known_event", endpoint.id, incoming.dedupe_key)[0]
+            known = row(tx, "known_event", endpoint.id, incoming.dedupe_key)
+            if known is None:
+                # It was deleted between the two: now there is its tombstone, or it is new again.
+                return self._store_event(tx, parcel, item, starting, now)
             return known["id"], False, bool(known["present"])
         event_id: int = inserted["id"]
         if item.filtered:
             run(tx, "insert_attempt", event_id, now, "ignored", FILTERED, 0)
         else:
-            self._jobs.start(tx, endpoint.id, event_id, item.ordering_key)
+            starting.add(endpoint.id, event_id, item.ordering_key)
             self._publish(tx, parcel, item, event_id, now)
         return event_id, True, True
 
@@ -188,6 +212,26 @@ class Store:
                 run(tx, "delete_delivery", old["id"])
                 count, size = count - 1, size - old["bytes"]
         return self._insert_delivery(tx, parcel, None, now)
+
+
+def _without_deadlock(parcels: Sequence[Parcel]) -> list[int]:
+    """In which order to store them beside others who do so too, each waiting for those that have the same event.
+
+    What has an ordering key is held already, and stays in its order; the others go by their identities.
+    """
+
+    def turn(place: int) -> tuple[int, str]:
+        parcel = parcels[place]
+        if any(item.ordering_key is not None for item in parcel.items):
+            return 0, ""
+        return parcel.endpoint.id, parcel.first.dedupe_key or ""
+
+    return sorted(range(len(parcels)), key=turn)
+
+
+def _is_enabled(tx: Transaction, endpoint_id: int) -> bool:
+    state = row(tx, "is_enabled", endpoint_id)
+    return state is not None and bool(state["enabled"])
 
 
 def _body_for_json(body: bytes) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from brant.errors import StorageError
+from brant.errors import DatabaseBusy, StorageError
 from brant.statements import load_statements
 
 if TYPE_CHECKING:
@@ -17,18 +19,28 @@ if TYPE_CHECKING:
 QUEUE = "knocker.events"
 RETENTION_QUEUE = "knocker.events.retention"
 
-_FOLDER = os.path.join(os.path.dirname(__file__), "sql", "sqlite")
+R = TypeVar("R")
+_UNDONE_FOR_OTHERS = ("40P01", "40001")  # a deadlock; transactions that could not have been one after the other
+_MOST_DEADLOCKS = 4
+_SQL = os.path.join(os.path.dirname(__file__), "sql")
 _TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
+_OWN_SCHEMA = re.compile(r"\bbrant\.(?=\w)")
 
 
-def statements() -> dict[str, str]:
-    """All of them, by name."""
-    return load_statements(_FOLDER)
+@functools.cache
+def statements(schema: str | None = None) -> dict[str, str]:
+    """All of them, by name: for a file, or for that schema of a server."""
+    if schema is None:
+        return load_statements(os.path.join(_SQL, "sqlite"))
+    quoted = '"' + schema.replace('"', '""') + '".'
+    found = load_statements(os.path.join(_SQL, "postgres"))
+    return {name: _OWN_SCHEMA.sub(lambda _: quoted, sql) for name, sql in found.items()}
 
 
 def rows(where: Database | Transaction, name: str, *values: object) -> list[dict[str, Any]]:
     """Run a named statement: a read on a Database, either on a Transaction."""
-    return where.query(statements()[name], values)
+    schema = where.schema
+    return where.query(statements(schema)[name], values if schema is None else _for_server(values))
 
 
 def row(where: Database | Transaction, name: str, *values: object) -> dict[str, Any] | None:
@@ -38,7 +50,50 @@ def row(where: Database | Transaction, name: str, *values: object) -> dict[str, 
 
 def run(tx: Transaction, name: str, *values: object) -> None:
     """Run a named statement that returns no rows."""
-    tx.execute(statements()[name], values)
+    schema = tx.schema
+    tx.execute(statements(schema)[name], values if schema is None else _for_server(values))
+
+
+def hold(tx: Transaction, *names: str) -> None:
+    """Until the commit, whoever else wants to hold one of these waits. Several at once, so that all go by one order.
+
+    In a file there is one writer at a time anyway.
+    """
+    if names and tx.schema is not None:
+        rows(tx, "hold", json.dumps(names))
+
+
+def is_deadlock(error: BaseException) -> bool:
+    """Whether the server undid a transaction so that another one could go on: there is nothing wrong with it."""
+    return getattr(error.__cause__, "sqlstate", None) in _UNDONE_FOR_OTHERS
+
+
+def written(db: Database, work: Callable[[Transaction], R]) -> R:
+    """Do it in a transaction, and once more where the server undid that for another one."""
+    for _ in range(_MOST_DEADLOCKS):
+        try:
+            with db.transaction() as tx:
+                return work(tx)
+        except DatabaseBusy as error:
+            if not is_deadlock(error):
+                raise
+    with db.transaction() as tx:
+        return work(tx)
+
+
+def order_of(endpoint_id: int, ordering_key: str) -> str:
+    """What to hold while it is found out which event of the key is the next."""
+    return f"order:{endpoint_id}:{ordering_key}"
+
+
+def refusals_of(endpoint_id: int) -> str:
+    """What to hold while something that the endpoint refused is kept and counted."""
+    return f"refusals:{endpoint_id}"
+
+
+def _for_server(values: Sequence[object]) -> list[object]:
+    """A text of a server holds no NUL; what a sender or a handler wrote may."""
+    return [value.replace("\0", "\\x00") if isinstance(value, str) else value for value in values]
 
 
 def run_for_each(tx: Transaction, names: Iterable[str], *values: object) -> None:
@@ -51,7 +106,9 @@ def prepare(db: Database) -> None:
     if rows(db, "is_prepared"):
         return
     with db.transaction() as tx:
-        make(tx)
+        hold(tx, "tables")
+        if not rows(tx, "is_prepared"):
+            make(tx)
 
 
 def make(tx: Transaction) -> None:
@@ -61,7 +118,7 @@ def make(tx: Transaction) -> None:
             "the inbox tables have the layout of an old Knocker, with signatures on events: "
             "move them to the layout of its newest version first"
         )
-    run_for_each(tx, _making())
+    run_for_each(tx, making(tx.schema))
 
 
 def has_inbox(db: Database) -> bool:
@@ -71,8 +128,9 @@ def has_inbox(db: Database) -> bool:
 
 def table_names() -> list[str]:
     """All tables of the inbox, for a dump."""
-    return [found[1] for name in _making() if (found := _TABLE.match(statements()[name]))]
+    return [found[1] for name in making() if (found := _TABLE.match(statements()[name]))]
 
 
-def _making() -> list[str]:
-    return sorted(name for name in statements() if name.startswith("make_"))
+def making(schema: str | None = None, prefix: str = "make_") -> list[str]:
+    """The names of the statements that make what is missing, in order."""
+    return sorted(name for name in statements(schema) if name.startswith(prefix))

@@ -1,4 +1,4 @@
-"""Rows of a file as Arrow batches, bounded in rows and bytes, each page of them a short read of its own."""
+"""Rows of a database as Arrow batches, bounded in rows and bytes, each page of them a short read of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from brant.config import is_address
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.extents import Extent
 from brant.pipeline.sqlite import connect, in_one_line, read_only_uri
@@ -21,16 +22,19 @@ from brant.pipeline.tables import Table, parameters, statement
 
 BATCH_BYTES = 16 * 1024 * 1024
 _SPOOLED_BYTES = 64 * 1024 * 1024
-_STORED = {"BIGINT": pa.int64(), "TIMESTAMP": pa.int64(), "STRING": pa.binary()}
+_STORED = {"BIGINT": pa.int64(), "TIMESTAMP": pa.int64(), "STRING": pa.binary(), "BINARY": pa.binary()}
 _MICROS = 1_000_000
+_LARGEST = 2**63 / _MICROS
 _HEADS_AT_ONCE = 8  # times as many rows a page, when each is but a few bytes
 _GONE = bytes(bytearray(b"gone"))  # itself, not its value: retention took the row between two reads
 
 
 class Engine(Protocol):
-    """Runs a statement; gives its rows behind the typed row that each statement begins with."""
+    """Runs statements: `fetch` gives a page, and `each` the rows of a whole table, with texts as bytes."""
 
     def fetch(self, name: str, params: Mapping[str, object]) -> pa.Table: ...
+    def each(self, name: str, params: Mapping[str, object]) -> Iterator[tuple[Any, ...]]: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ def read_extent(request: Request, extent: Extent) -> Iterator[pa.RecordBatch]:
 
 
 def require_reachable(path: str) -> None:
-    if not os.path.isfile(path):
+    """A file must be here; a server says itself that it can't be reached."""
+    if not is_address(path) and not os.path.isfile(path):
         raise PipelineError(
             f"there is no database {path} on the machine of this task; on a cluster the file must be reachable from "
             "the executors or be Postgres"
@@ -163,23 +168,18 @@ def _whole(request: Request, extent: Extent) -> Iterator[pa.Table]:
     table = request.table
     schema = pa.schema([(column.name, _STORED[column.type]) for column in table.columns])
     with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
-        with pa.ipc.new_stream(pa.PythonFile(spool, "w"), schema) as out, in_one_line(extent.path):
-            connection = connect(extent.path)
-            try:
-                for rows in _bounded(_selected(connection, request, extent), request):
-                    out.write_batch(pa.RecordBatch.from_arrays(_arrays(rows, schema), schema=schema))
-            finally:
-                connection.close()
+        with pa.ipc.new_stream(pa.PythonFile(spool, "w"), schema) as out, open_engine(extent.path, "sqlite3") as engine:
+            for rows in _bounded(_selected(engine, request, extent), request):
+                out.write_batch(pa.RecordBatch.from_arrays(_arrays(rows, schema), schema=schema))
         spool.seek(0)
         with pa.ipc.open_stream(pa.PythonFile(spool, "r")) as stored:
             for batch in stored:
                 yield pa.Table.from_batches([batch])
 
 
-def _selected(connection: sqlite3.Connection, request: Request, extent: Extent) -> Iterator[tuple[Any, ...]]:
-    connection.text_factory = bytes
+def _selected(engine: Engine, request: Request, extent: Extent) -> Iterator[tuple[Any, ...]]:
     kinds = [column.type if request.wants(column.name) else None for column in request.table.columns]
-    for row in connection.execute(statement(f"{request.table.name}_rows"), {"names": _json(extent.only)}):
+    for row in engine.each(f"{request.table.name}_rows", {"names": _json(extent.only)}):
         yield tuple(_stored(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
@@ -191,9 +191,9 @@ def _stored(value: Any, kind: str | None) -> Any:
     """A value of any type that SQLite holds as one that the column can hold."""
     if value is None or kind is None:
         return None
-    if kind == "STRING":
+    if kind in ("STRING", "BINARY"):
         return value if isinstance(value, bytes) else str(value).encode()
-    if isinstance(value, bytes):
+    if isinstance(value, bytes) or (kind == "TIMESTAMP" and not abs(value) < _LARGEST):
         return None
     return int(value * _MICROS) if kind == "TIMESTAMP" else int(value)
 
@@ -230,12 +230,17 @@ class SqliteEngine:
         schema = pa.schema([(column[0], kind) for column, kind in zip(cursor.description, typed, strict=True)])
         return pa.Table.from_arrays(_arrays(rows[1:], schema), schema=schema)
 
+    def each(self, name: str, params: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        self._connection.text_factory = bytes
+        with in_one_line(self._path):
+            yield from self._connection.execute(statement(name), params)
+
     def close(self) -> None:
         self._connection.close()
 
 
 class AdbcEngine:
-    """Another SQLite library than Python's: see `open_engine` for when it may be used."""
+    """Another SQLite library than Python's: see `open_engine` for when it may be used, and for pages only."""
 
     def __init__(self, path: str) -> None:
         import adbc_driver_sqlite.dbapi as adbc
@@ -264,6 +269,9 @@ class AdbcEngine:
             self._cursor.execute(statement(name), [params[each] for each in parameters(name)])
             return self._cursor.fetch_arrow_table().slice(1)
 
+    def each(self, name: str, params: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        raise NotImplementedError("whole tables are read through sqlite3")
+
     def close(self) -> None:
         self._cursor.close()
         self._connection.close()
@@ -271,17 +279,25 @@ class AdbcEngine:
 
 @contextmanager
 def open_engine(path: str, engine: str) -> Iterator[Engine]:
-    """ADBC where it is installed and safe, else sqlite3.
+    """Of a server, its driver; of a file, ADBC where it is installed and safe, else sqlite3.
 
     Closing one library's descriptor of a file drops the locks that the other one holds on it in this process, and
     with them commits. So ADBC is left alone where this process has the file open already.
     """
-    is_fast = engine != "sqlite3" and has_adbc(engine) and not is_open_here(path)
-    opened = AdbcEngine(path) if is_fast else SqliteEngine(path)
+    opened = _opened(path, engine)
     try:
         yield opened
     finally:
         opened.close()
+
+
+def _opened(path: str, engine: str) -> Engine:
+    if is_address(path):
+        from brant.pipeline.postgres_rows import PostgresEngine
+
+        return PostgresEngine(path)
+    is_fast = engine != "sqlite3" and has_adbc(engine) and not is_open_here(path)
+    return AdbcEngine(path) if is_fast else SqliteEngine(path)
 
 
 def has_adbc(engine: str) -> bool:

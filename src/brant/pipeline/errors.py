@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 
 from brant.errors import BrantError
 
 INSTALL = "pip install 'brant[spark]'"
+_IN_ADDRESS = re.compile(r"(\bpostgres(?:ql)?://[^\s:/@?]*):\S*@")
+_IN_SETTING = re.compile(r"(\b(?:ssl)?password)=(?:'(?:[^'\\]|\\.)*'|[^\s&'\"]+)")
 
 
 class PipelineError(BrantError):
@@ -35,3 +38,8 @@ def sentence(error: BaseException) -> str:
         text = str(java.getMessage() or java)
     lines = text.strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def without_secrets(text: str) -> str:
+    """A text that Spark or a driver made, without the passwords of addresses that it may repeat."""
+    return _IN_SETTING.sub(r"\1=...", _IN_ADDRESS.sub(r"\1@", text))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from brant.pipeline.errors import without_secrets
+
 UNKNOWN = "it failed, and Spark does not say why"
 
 _BRANT = re.compile(r"(?:^|\s)brant(?:\.\w+)*\.[A-Z]\w*: (?P<text>.+)")
@@ -14,6 +16,8 @@ _CLASSED = re.compile(r"\[(?P<name>[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (?P<text>
 _WRAPPERS = ("STREAM_FAILED", "PYTHON_", "FOREACH_BATCH", "FOREACH_USER", "TASK_WRITE_FAILED", "CANNOT_LOAD")
 _PYTHON = re.compile(r"(?P<text>(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Warning|Exit)\b(?:: .+)?)")
 _JAVA = re.compile(r"(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (?P<text>.+)")
+# Some say nothing but their name.
+_SILENT = re.compile(r"(?:: |Caused by: )?(?P<text>(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error))$")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*$|;?\s*line \d+ pos \d+;?$")
 
 
@@ -64,9 +68,12 @@ def _of_python(lines: list[str]) -> str | None:
 
 
 def _of_java(lines: list[str]) -> str | None:
-    told = [match["text"] for line in lines if (match := _JAVA.match(line))]
-    return _clean(told[-1]) if told else None
+    for kind in (_JAVA, _SILENT):
+        told = [match["text"] for line in lines if (match := kind.match(line))]
+        if told:
+            return _clean(told[-1])
+    return None
 
 
 def _clean(text: str) -> str:
-    return _TAIL.sub("", text).strip()
+    return without_secrets(_TAIL.sub("", text).strip())

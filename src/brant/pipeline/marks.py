@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 import brant
 from brant.failpoint import failpoint
 from brant.pipeline.errors import PipelineError
+from brant.pipeline.mark_table import MarkTable
 from brant.pipeline.sink_parts import fsync_folder
-from brant.pipeline.tables import statement
 
 _VERSION = "version"
 _UNSEEN = "unseen"
@@ -43,14 +43,15 @@ class Mark:
 
 def write_once(db: brant.Database, mark: Mark | None, write: Callable[[brant.Transaction], int], now: float) -> bool:
     """Write the rows and the mark together; False when the mark says that they are there already."""
+    marks = MarkTable(db)
+    if mark is not None:
+        marks.make()
     with db.transaction() as tx:
-        if mark is not None:
-            tx.execute(statement("create_spark_commits"))
-            if _is_repeated(mark, _found(tx, mark.app), db.path):
-                return False
+        if mark is not None and _is_repeated(mark, _as_mark(mark.app, marks.hold(tx, mark.app)), db.path):
+            return False
         rows = write(tx)
         if mark is not None:
-            tx.execute(statement("save_spark_commit"), [mark.app, mark.batch, mark.plan, rows, now])
+            marks.save(tx, [mark.app, mark.batch, mark.plan, rows, now])
         failpoint("sink.before_commit")
     failpoint("sink.after_commit")
     return True
@@ -58,15 +59,14 @@ def write_once(db: brant.Database, mark: Mark | None, write: Callable[[brant.Tra
 
 def last_version(db: brant.Database, app: str) -> int:
     """The last `txnVersion` that was written as `app`; -1 when there is none."""
-    with db.transaction() as tx:
-        tx.execute(statement("create_spark_commits"))
-        found = _found(tx, app)
-    return -1 if found is None else found.batch
+    marks = MarkTable(db)
+    marks.make()
+    found = marks.look(app)
+    return -1 if found is None else found[0]
 
 
-def _found(tx: brant.Transaction, app: str) -> Mark | None:
-    rows = tx.query(statement("find_spark_commit"), [app])
-    return Mark(app, rows[0]["batch"], rows[0]["plan"]) if rows else None
+def _as_mark(app: str, found: tuple[int, str] | None) -> Mark | None:
+    return None if found is None else Mark(app, *found)
 
 
 def _is_repeated(mark: Mark, found: Mark | None, target: str) -> bool:

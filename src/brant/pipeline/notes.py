@@ -12,6 +12,8 @@ from typing import Any
 from brant.pipeline.lake.files import LakeFiles
 
 _FOLDER = "_brant/status"
+GOLD = "gold-"
+"""Before the name of a gold table: it is no query, and noted as if it were one."""
 
 
 @dataclass(frozen=True)

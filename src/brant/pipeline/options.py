@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
+from brant.config import is_address
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.tables import TABLES, Table
 
@@ -134,6 +135,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise PipelineError("give 'subscribe' or 'subscribePattern', not both")
     if options.get("consumer", options.get("groupId")) != options.get("groupId", options.get("consumer")):
         raise PipelineError("'consumer' and 'groupId' are one option under two names; give one of them")
+    if is_address(options["path"]) and choice(options, "engine", ENGINES) != "auto":
+        raise PipelineError("option 'engine' is for files; a server has one driver")
     table = TABLES[choice(options, "table", TABLES)]
     _refuse_pointless(options, table)
     return ReadOptions(

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from brant.config import without_password
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.extents import Extent
 from brant.pipeline.options import EARLIEST, LATEST, Position, ReadOptions
-from brant.pipeline.sqlite import Shelf, SqliteShelf
+from brant.pipeline.shelf import NoTables, Shelf, open_shelf
 from brant.pipeline.tenants import Tenants
 
 Names = Sequence[str] | None
@@ -18,12 +19,21 @@ Names = Sequence[str] | None
 class Planner:
     """Looks at the files of a path on behalf of a reader."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, *, is_stream: bool = False) -> None:
         self.options = options
+        self._is_stream = is_stream
         self.tenants = Tenants(options.path)
 
-    def open(self, path: str) -> SqliteShelf:
-        return SqliteShelf(path, self.options.table)
+    def open(self, path: str) -> Shelf:
+        return open_shelf(path, self.options.table, keep=self._is_stream)
+
+    def has_table(self, path: str) -> bool:
+        try:
+            with self.open(path) as shelf:
+                shelf.require_tables()
+        except NoTables:
+            return False
+        return True
 
     def names_in(self, shelf: Shelf) -> Names:
         """The topics or channels to be read, None for all."""
@@ -59,13 +69,13 @@ class Planner:
         offset = position.of(tenant, EARLIEST)
         if offset == EARLIEST:
             return self.first_position(shelf, self.names_in(shelf))
-        return shelf.bounds()[1] if offset == LATEST else max(0, offset - 1)
+        return shelf.head(self.names_in(shelf)) if offset == LATEST else max(0, offset - 1)
 
     def end_of(self, tenant: str, shelf: Shelf, position: Position) -> int:
         """The last cursor to be read: offsets and times that a read ends at are not part of it."""
-        last = shelf.bounds()[1]
+        last = shelf.end(self.names_in(shelf))
         if position.timestamp is not None:
-            return shelf.before_time(position.timestamp)
+            return min(last, shelf.before_time(position.timestamp))
         offset = position.of(tenant, LATEST)
         if offset == EARLIEST:
             raise PipelineError("option 'endingOffsets' cannot be earliest: nothing would be read")
@@ -86,12 +96,24 @@ class Planner:
         if last < expected:
             raise _loss(path, f"it ends at {last} but was read up to {expected}: is it an older copy?")
         if self.options.table.stored_in != "stream":
+            if self.options.table.optional and until is not None:
+                self._check_no_gap(path, shelf, after, until)
             return  # the ids of notifications have gaps by nature
         missing = self._missing(shelf, after, last)
         if missing is not None:
             raise _loss(path, f"events {missing[0]} to {missing[1]} were removed before they were read")
 
+    def _check_no_gap(self, path: str, shelf: Shelf, after: int, until: int) -> None:
+        """Each id was given to a row. The inbox's retention deletes by age and status, anywhere in between."""
+        if shelf.has_gaps or self.names_in(shelf) is not None:
+            return  # nobody knows whose the missing ones were
+        gone = until - after - shelf.count(after, until)
+        if gone:
+            raise _loss(path, f"{gone} {self.options.table.name} were removed before they were read")
+
     def _missing(self, shelf: Shelf, after: int, last: int) -> tuple[int, int] | None:
+        if shelf.has_gaps:
+            return None  # a gap may be that of a transaction that was rolled back
         first, _ = shelf.bounds()
         names = self.names_in(shelf)
         if names is None or first is None:
@@ -117,8 +139,10 @@ class Planner:
             if name not in known:
                 near = get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise PipelineError(f"there is no event of the topic {name!r} in {self.tenants.path}{hint}")
+                raise PipelineError(f"there is no event of the topic {name!r} in {self.tenants}{hint}")
 
 
 def _loss(path: str, what: str) -> PipelineError:
-    return PipelineError(f"data loss in {path}: {what}; to go on with what is there set failOnDataLoss=false")
+    return PipelineError(
+        f"data loss in {without_password(path)}: {what}; to go on with what is there set failOnDataLoss=false"
+    )

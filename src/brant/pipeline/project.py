@@ -21,6 +21,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LAKE_FORMATS = ("parquet", "delta")
 # The gold tables that Brant computes itself.
 METRICS_TABLES = ("topics", "queues", "tasks", "dead_letters")
+WEBHOOK_TABLES = ("webhooks", "webhook_providers", "webhook_rejects")
+_BRONZE = ("bronze.events", "bronze.deliveries", "bronze.attempts", "bronze.rejects")
 _DAY_S = 86_400
 
 T = TypeVar("T")
@@ -76,7 +78,7 @@ class Project:
     """A pipeline as its file says; relative paths are relative to the file."""
 
     folder: str
-    database: str
+    database: str = field(repr=False)  # an address may have a password
     lake: str
     format: str = "parquet"
     master: str | None = None
@@ -153,11 +155,13 @@ class _Reader:
 
     def _checked(self, project: Project) -> Project:
         if not project.database:
-            raise self._error("pipeline", "database", "is missing: name a file, a folder of files, or a glob")
+            raise self._error(
+                "pipeline", "database", "is missing: name a file, a folder of files, a glob or an address"
+            )
         if project.format not in LAKE_FORMATS:
             raise self._error("pipeline", "format", f"must be one of {', '.join(LAKE_FORMATS)}, not {project.format!r}")
-        known = {"bronze.events", *(f"silver.{table.name}" for table in project.silver)}
-        known |= {f"gold.{name}" for name in (*METRICS_TABLES, *(table.name for table in project.gold))}
+        known = {*_BRONZE, *(f"silver.{table.name}" for table in project.silver)}
+        known |= {f"gold.{name}" for name in (*METRICS_TABLES, *WEBHOOK_TABLES, *(each.name for each in project.gold))}
         for table in project.gold:
             for source in table.sources:
                 if source not in known:
@@ -202,7 +206,7 @@ class _Reader:
     def _gold(self, name: str, settings: dict[str, Any]) -> Gold:
         where = f"gold.{name}"
         table = self._made(Gold, settings, where, name=name)
-        if name in METRICS_TABLES:
+        if name in (*METRICS_TABLES, *WEBHOOK_TABLES):
             raise self._error("gold", name, "is a table of Brant's own metrics: choose another name")
         if not table.sources:
             raise self._error(where, "sources", 'is empty: name the tables that it is made from, as "silver.orders"')

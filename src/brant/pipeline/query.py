@@ -27,7 +27,7 @@ _TOKENS = re.compile(
 
 
 def sql(spark: SparkSession, project: Project, statement: str) -> DataFrame:
-    """The answer to a query over `bronze.events`, tables of `silver`, `quarantine` and `gold`, and those of `live`.
+    """The answer to a query over the tables of `bronze`, `silver`, `quarantine` and `gold`, and those of `live`.
 
     Views can't be written to. Only the tables that the statement names are looked at.
     """
@@ -102,20 +102,20 @@ def _frame(spark: SparkSession, project: Project, lake: Lake | None, name: str) 
 
 def lake_frame(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
     """A table of the lake by layer.name, without the column `batch`, which is for the lake alone."""
-    from brant.pipeline.lake import BRONZE_EVENTS
-    from brant.pipeline.lake.source import BRONZE_SCHEMA
+    from brant.pipeline.archives import BY_TARGET
 
     path = name.replace(".", "/")
-    table = lake.bronze() if path == BRONZE_EVENTS else lake.table(path)
-    if path == BRONZE_EVENTS:
-        return _whole_topics(spark.read.schema(f"{BRONZE_SCHEMA}, long_topic string").parquet(table.url))
+    table = lake.table(path)
+    if path in BY_TARGET:
+        folder, columns = BY_TARGET[path].folder, BY_TARGET[path].columns
+        return _whole_names(spark.read.schema(f"{columns}, long_{folder} string").parquet(table.url), folder)
     # Columns that were added later are NULL in what is older.
     return spark.read.option("mergeSchema", "true").parquet(table.url).drop("batch")
 
 
-def _whole_topics(events: DataFrame) -> DataFrame:
-    """A topic that is too long for the name of a folder is cut there, and stands in a column of its own."""
-    return events.selectExpr("* EXCEPT (topic, long_topic)", "coalesce(long_topic, topic) AS topic")
+def _whole_names(rows: DataFrame, column: str) -> DataFrame:
+    """A name that is too long for that of a folder is cut there, and stands in a column of its own."""
+    return rows.selectExpr(f"* EXCEPT ({column}, long_{column})", f"coalesce(long_{column}, {column}) AS {column}")
 
 
 def _nearest(name: str, known: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from brant.pipeline.archives import ARCHIVES
 from brant.pipeline.checkpoint import Checkpoint
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.failures import sentence_in, sentence_of
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 BatchWriter = Callable[["DataFrame", int], None]
-ARCHIVE = "archive"
-"""The one query whose source is the databases; the others read the lake."""
 _POLL_S = 0.5
 
 
@@ -155,7 +154,7 @@ class _Meter:
                 self._seen = at
                 if not _is_idle(report):
                     self._add(
-                        number, int(_of(report, "numInputRows") or 0), _lag(report, in_lake=self._name != ARCHIVE)
+                        number, int(_of(report, "numInputRows") or 0), _lag(report, in_lake=self._name not in ARCHIVES)
                     )
 
     def _add(self, number: int, rows: int, lag: int | None) -> None:
@@ -187,7 +186,9 @@ def _of(report: Any, name: str) -> Any:
 
 
 def _is_idle(report: Any) -> bool:
-    return all(_of(source, "startOffset") == _of(source, "endOffset") for source in _of(report, "sources"))
+    """Nothing was new. A source that has nothing yet has a first batch all the same, from nowhere to nowhere."""
+    ends = [(_of(source, "startOffset"), _of(source, "endOffset")) for source in _of(report, "sources")]
+    return all(start == end or _offsets(end) == {} for start, end in ends)
 
 
 def _lag(report: Any, *, in_lake: bool) -> int | None:

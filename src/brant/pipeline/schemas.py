@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.options import ReadOptions
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_SPARK_TYPES = {"BIGINT": LongType(), "STRING": StringType(), "TIMESTAMP": TimestampType()}
+_SPARK_TYPES = {"BIGINT": LongType(), "STRING": StringType(), "TIMESTAMP": TimestampType(), "BINARY": BinaryType()}
 
 
 def tenant_column(options: ReadOptions) -> str | None:

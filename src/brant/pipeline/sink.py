@@ -18,10 +18,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 import brant
 from brant.clock import Clock
+from brant.config import is_address
+from brant.pipeline.cache import cache_folder
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.landing import Landing
 from brant.pipeline.marks import Mark, local_folder, write_once
 from brant.pipeline.options import checked_options, choice, flag, whole_number
+from brant.pipeline.postgres import with_timeout
 from brant.pipeline.sink_layout import Layout, layout_of
 from brant.pipeline.sink_parts import Part, discard, pack, sweep
 
@@ -42,6 +45,7 @@ OPTIONS = (
 )
 _INLINE_MAX_BYTES = 32 * 1024 * 1024
 _BUSY_TIMEOUT_MS = 60_000
+_STATEMENT_S = 120  # on a server, with the wait for a lock
 _TABLES = ("stream", "queue")
 
 
@@ -59,7 +63,8 @@ class Target:
 
     def land(self, messages: Sequence[WriterCommitMessage | None], mark: Mark | None) -> None:
         parts = _parts(messages)
-        with closing(brant.open(self.path, synchronous="FULL", busy_timeout_ms=_BUSY_TIMEOUT_MS)) as db:
+        path = with_timeout(self.path, _STATEMENT_S) if is_address(self.path) else self.path
+        with closing(brant.open(path, synchronous="FULL", busy_timeout_ms=_BUSY_TIMEOUT_MS)) as db:
             write_once(db, mark, Landing(db, self.layout, parts).write, Clock().now())
         self.drop(parts)
 
@@ -155,7 +160,7 @@ def _target(given: Mapping[str, str], schema: StructType) -> Target:
     return Target(
         path,
         layout_of(schema, table, given.get("topic"), given.get("queue")),
-        os.path.abspath(given.get("stagingDir") or f"{path}-spark-staging"),
+        os.path.abspath(given.get("stagingDir") or _staging(path)),
         _INLINE_MAX_BYTES if inline is None else inline,
     )
 
@@ -163,16 +168,23 @@ def _target(given: Mapping[str, str], schema: StructType) -> Target:
 def _file(path: str | None) -> str:
     if not path:
         raise PipelineError('which database? Set .option("path", "app.db")')
-    if path.startswith(("postgresql:", "postgres:")):
-        raise PipelineError("writing to Postgres is not supported yet; pass the path of an SQLite file")
+    if is_address(path):
+        return path
     found = local_folder(path)
     if found is None:
-        raise PipelineError(f"{path} is not a file of this machine; pass the path of an SQLite file")
+        raise PipelineError(
+            f"{path} is not a file of this machine; pass the path of an SQLite file, or postgresql://user@host/database"
+        )
     if os.path.isdir(found) or any(sign in os.path.basename(found) for sign in "*?["):
         raise PipelineError(f"{path} stands for many files; rows are written to one database: pass its path")
     if not os.path.isdir(os.path.dirname(found)):
         raise PipelineError(f"there is no folder {os.path.dirname(found)} for the database {path}")
     return found
+
+
+def _staging(path: str) -> str:
+    """Beside a file; for a server, a folder of this user's."""
+    return os.path.join(cache_folder(), "spark-staging") if is_address(path) else f"{path}-spark-staging"
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:

@@ -117,7 +117,7 @@ class BatchReader(Reading, DataSourceReader):
         starting, ending = options.starting or Position(), options.ending or Position()
         extents: list[Extent] = []
         known: set[str] = set()
-        for tenant, path in planner.tenants.found().items():
+        for tenant, path in self._with_table(planner):
             with planner.open(path) as shelf:
                 names = planner.names_in(shelf)
                 known |= planner.known_names(shelf)
@@ -128,9 +128,16 @@ class BatchReader(Reading, DataSourceReader):
         planner.require_known(known)
         return slices_of(extents, options)
 
+    def _with_table(self, planner: Planner) -> list[tuple[str, str]]:
+        """The tenants; of many, those that have the table, where they need not have it."""
+        tenants = planner.tenants.found().items()
+        if not self._options.table.optional or not planner.tenants.is_many:
+            return [*tenants]
+        return [(tenant, path) for tenant, path in tenants if planner.has_table(path)]
+
     def _files(self, planner: Planner) -> list[list[Extent]]:
         extents = []
-        for tenant, path in planner.tenants.found().items():
+        for tenant, path in self._with_table(planner):
             with planner.open(path) as shelf:
                 shelf.require_tables()
                 extents.append(Extent(tenant, path, only=planner.chosen(shelf)))

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from brant.pipeline.archives import ARCHIVE, ARCHIVES
 from brant.pipeline.lake import Lake
 from brant.pipeline.project import Project, seconds
-from brant.pipeline.runner import ARCHIVE, Query, Watcher, run_until
+from brant.pipeline.runner import Query, Watcher, run_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +30,14 @@ def archive(
     every_s: float | None = None,
 ) -> dict[str, int]:
     """Bring bronze up to date; with `prune`, delete from the databases what is in it for good, and tell how much."""
-    from brant.pipeline.jobs.archive import query
-
     lake = Lake.of(project, create=True)
-    run_until([query(spark, project, lake)], watcher, lambda _: every_s)
-    if watcher.stop_requested() or not (project.archive.prune if prune is None else prune):
+    rejects = _Chore(lambda: _archive_rejects(spark, project, lake), every_s or 0)
+    queries = _archive_queries(spark, project, lake, waiting=every_s is not None)
+    run_until(queries, _between(watcher, [rejects] if every_s else []), lambda _: every_s)
+    if watcher.stop_requested():
+        return {}
+    rejects.do()
+    if not (project.archive.prune if prune is None else prune):
         return {}
     return pruned(project, lake)
 
@@ -64,7 +68,11 @@ def metrics(spark: SparkSession, project: Project, *, watcher: Watcher = _QUIET,
     """Bring the gold tables that Brant computes itself up to what is in bronze now."""
     from brant.pipeline.jobs.metrics import query
 
-    run_until([query(spark, project, Lake.of(project))], watcher, lambda _: every_s)
+    webhooks = _Chore(lambda: _webhooks(spark, project), every_s or 0)
+    chores = [webhooks] if every_s else []
+    run_until([query(spark, project, Lake.of(project))], _between(watcher, chores), lambda _: every_s)
+    if not watcher.stop_requested():
+        webhooks.do()
 
 
 def gold(spark: SparkSession, project: Project) -> None:
@@ -97,23 +105,30 @@ def run_continuously(spark: SparkSession, project: Project, *, watcher: Watcher)
     if watcher.stop_requested():
         return
     lake = Lake.of(project)
-    chores = _chores(spark, project, lake)
+    run_until(
+        _all_queries(spark, project, lake),
+        _between(watcher, _chores(spark, project, lake)),
+        lambda name: _interval(project, _job_of(name), EVERY_S),
+    )
+
+
+def _between(watcher: Watcher, chores: Sequence[_Chore]) -> Watcher:
+    """The watcher, with chores to be done when they are due."""
 
     def meanwhile() -> None:
         watcher.meanwhile()
         for chore in chores:
             chore.do_if_due()
 
-    run_until(
-        _all_queries(spark, project, lake),
-        replace(watcher, meanwhile=meanwhile),
-        lambda name: _interval(project, _job_of(name), EVERY_S),
-    )
+    return replace(watcher, meanwhile=meanwhile) if chores else watcher
 
 
 def _chores(spark: SparkSession, project: Project, lake: Lake) -> list[_Chore]:
     """What is no streaming query."""
-    chores = []
+    chores = [
+        _Chore(lambda: _archive_rejects(spark, project, lake), _interval(project, ARCHIVE, _CHORES_EVERY_S)),
+        _Chore(lambda: _webhooks(spark, project), _interval(project, "metrics", _CHORES_EVERY_S)),
+    ]
     if project.gold:
         chores.append(_Chore(lambda: gold(spark, project), _interval(project, "metrics", _CHORES_EVERY_S)))
     if project.archive.prune:
@@ -124,17 +139,37 @@ def _chores(spark: SparkSession, project: Project, lake: Lake) -> list[_Chore]:
 
 
 def _all_queries(spark: SparkSession, project: Project, lake: Lake) -> list[Query]:
-    from brant.pipeline.jobs import archive, metrics, refine
+    from brant.pipeline.jobs import metrics, refine
 
     return [
-        archive.query(spark, project, lake),
+        *_archive_queries(spark, project, lake, waiting=True),
         *refine.queries(spark, project, lake),
         metrics.query(spark, project, lake),
     ]
 
 
+def _archive_queries(spark: SparkSession, project: Project, lake: Lake, *, waiting: bool) -> list[Query]:
+    from brant.pipeline.jobs import archive, inbox
+
+    return [archive.query(spark, project, lake), *inbox.queries(spark, project, lake, waiting=waiting)]
+
+
+def _archive_rejects(spark: SparkSession, project: Project, lake: Lake) -> None:
+    from brant.pipeline.jobs.inbox import archive_rejects
+
+    archive_rejects(spark, project, lake)
+
+
+def _webhooks(spark: SparkSession, project: Project) -> None:
+    from brant.pipeline.jobs.webhooks import webhooks
+
+    webhooks(spark, project)
+
+
 def _job_of(query: str) -> str:
-    return query if query in (ARCHIVE, "metrics") else "refine"
+    if query in ARCHIVES:
+        return ARCHIVE
+    return query if query == "metrics" else "refine"
 
 
 def _interval(project: Project, job: str, otherwise: float) -> float:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from brant.config import without_password
+from brant.pipeline.archives import ARCHIVE, ARCHIVES, OF_THE_INBOX, Archived, is_in_use, lost_in
 from brant.pipeline.errors import PipelineError, missing_extra
 
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from brant.pipeline.notes import Note
     from brant.pipeline.project import Project
 
-_ARCHIVE = "archive"
 _REFINE = "refine-"
 _METRICS = "metrics"
 _COUNTED = ("late", "malformed", "duplicates")
@@ -29,14 +30,14 @@ class QueryStatus:
     offsets: dict[str, int]
     """Up to where it has read: of each tenant, or of the lake's batches."""
     lag: int | None
-    """Events that it has not taken yet."""
+    """Events, or rows of another table, that it has not taken yet."""
     batch: int | None
     """The last batch that is finished."""
     batch_at: float | None
     rows: int | None
     """All that it has written; None where its tables are computed anew instead of added to."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Rows that were set apart, by reason, and duplicates that were dropped."""
+    """Rows that were set apart, by reason, and duplicates that were dropped; rows that were lost to retention."""
     error: str | None = None
     error_at: float | None = None
 
@@ -56,56 +57,68 @@ def status(project: Project) -> PipelineStatus:
         raise missing_extra(missing.name or "pyarrow") from missing
     lake = Lake.of(project)
     return PipelineStatus(
-        project.database, lake.root, tuple(_status(project, lake, name) for name in _queries(project, lake))
+        without_password(project.database),
+        lake.root,
+        tuple(_status(project, lake, name) for name in _queries(project, lake)),
     )
 
 
 def _queries(project: Project, lake: Lake) -> list[str]:
     """Those that the project asks for, and those that have been there before."""
-    from brant.pipeline.notes import noted_queries
+    from brant.pipeline.notes import GOLD, noted_queries
 
-    declared = [_ARCHIVE, *(f"{_REFINE}{table.name}" for table in project.silver), _METRICS]
+    declared = [
+        ARCHIVE,
+        *(kind.query for kind in OF_THE_INBOX if is_in_use(project.database, kind.source)),
+        *(f"{_REFINE}{table.name}" for table in project.silver),
+        _METRICS,
+        *(f"{GOLD}{table.name}" for table in project.gold),
+    ]
     return list(dict.fromkeys([*declared, *lake.files.names("_checkpoints"), *noted_queries(lake.files)]))
 
 
 def _status(project: Project, lake: Lake, name: str) -> QueryStatus:
     from brant.pipeline.checkpoint import Checkpoint
-    from brant.pipeline.notes import read_note
+    from brant.pipeline.notes import GOLD, Note, read_note
 
+    note = read_note(lake.files, name) or Note(name)
+    if name.startswith(GOLD):
+        return QueryStatus(
+            name, note.is_running, {}, None, note.batch, note.batch_at, None, {}, note.error, note.error_at
+        )
     checkpoint = Checkpoint(lake.files, name)
     finished = checkpoint.last_finished()
     offsets = checkpoint.offsets(finished) if finished >= 0 else {}
-    note = read_note(lake.files, name)
     table = _table(lake, name)
     return QueryStatus(
         query=name,
-        is_running=note is not None and note.is_running,
-        offsets=offsets if name == _ARCHIVE else {key: offsets[key] for key in offsets if key == "batch"},
+        is_running=note.is_running,
+        offsets=offsets if name in ARCHIVES else {key: offsets[key] for key in offsets if key == "batch"},
         lag=_lag(project, lake, name, offsets),
         batch=finished if finished >= 0 else None,
         batch_at=_last_written(table, note),
         rows=None if table is None else sum(batch.rows for batch in table.log.between(-1, finished)),
         counts=_counts(lake, name, finished),
-        error=note.error if note is not None else None,
-        error_at=note.error_at if note is not None else None,
+        error=note.error,
+        error_at=note.error_at,
     )
 
 
 def _table(lake: Lake, name: str) -> LakeTable | None:
     """The table that the query adds batches to."""
-    if name == _ARCHIVE:
-        return lake.bronze()
+    if name in ARCHIVES:
+        return lake.table(ARCHIVES[name].target)
     return lake.table(f"silver/{name.removeprefix(_REFINE)}") if name.startswith(_REFINE) else None
 
 
-def _last_written(table: LakeTable | None, note: Note | None) -> float | None:
+def _last_written(table: LakeTable | None, note: Note) -> float | None:
     last = table.log.last() if table is not None else None
-    if last is not None and last.written_at:
-        return last.written_at
-    return note.batch_at if note is not None else None
+    return last.written_at if last is not None and last.written_at else note.batch_at
 
 
 def _counts(lake: Lake, name: str, finished: int) -> dict[str, int]:
+    if name in ARCHIVES and ARCHIVES[name].source.optional:
+        return {"lost": lost_in(lake.table(ARCHIVES[name].target).log.between(-1, finished))}
     if not name.startswith(_REFINE):
         return {}
     table = name.removeprefix(_REFINE)
@@ -117,12 +130,12 @@ def _counts(lake: Lake, name: str, finished: int) -> dict[str, int]:
 
 
 def _lag(project: Project, lake: Lake, name: str, offsets: dict[str, int]) -> int | None:
-    if name != _ARCHIVE:
+    if name not in ARCHIVES:
         log = lake.bronze().log
         batches = log.between(offsets.get("batch", -1), log.last_complete())
         return sum(file.rows for batch in batches for file in batch.files if _reads(project, name, file.path))
     try:
-        return sum(_waiting(project, offsets))
+        return sum(_waiting(project, ARCHIVES[name], offsets))
     except PipelineError:
         return None  # a database that is away does not hide what is known of the lake
 
@@ -135,15 +148,15 @@ def _reads(project: Project, name: str, path: str) -> bool:
     return name not in topics or folder_value(path, "topic") == topics[name]
 
 
-def _waiting(project: Project, offsets: dict[str, int]) -> Iterator[int]:
-    """Events in each database that are not archived yet."""
-    from brant.pipeline.sqlite import NoTables, SqliteShelf
-    from brant.pipeline.tables import TABLES
+def _waiting(project: Project, kind: Archived, offsets: dict[str, int]) -> Iterator[int]:
+    """Rows in each database that are not archived yet."""
+    from brant.pipeline.shelf import NoTables, open_shelf
     from brant.pipeline.tenants import Tenants
 
+    names = project.archive.topics or None if kind.query == ARCHIVE else None
     for tenant, path in Tenants(project.database).found().items():
         try:
-            with SqliteShelf(path, TABLES["stream"]) as shelf:
-                yield shelf.count(offsets.get(tenant, 0), shelf.bounds()[1], project.archive.topics or None)
+            with open_shelf(path, kind.source) as shelf:
+                yield shelf.count(offsets.get(tenant, 0), shelf.end(names), names)
         except NoTables:
             yield 0

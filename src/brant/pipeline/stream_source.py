@@ -15,13 +15,14 @@ from pyspark.sql.types import StructType
 
 import brant
 from brant.clock import Clock
+from brant.config import is_address
 from brant.errors import BrantError
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.extents import Extent, fair_shares
 from brant.pipeline.options import LATEST, Position, ReadOptions
 from brant.pipeline.planning import Planner
+from brant.pipeline.shelf import NoTables
 from brant.pipeline.source import Reading, Slice, slices_of
-from brant.pipeline.sqlite import NoTables
 from brant.pipeline.tenants import Quiet
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         super().__init__(options, schema)
         _refuse_unfit(options)
         self._clock = clock or Clock()
-        self._planner = Planner(options)
+        self._planner = Planner(options, is_stream=True)
         self._target: Offsets | None = None
         self._saved: Offsets = {}
         self._save_again_at = 0.0
@@ -53,8 +54,12 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             tenants.found()
         found = {}
         for tenant, path in tenants.find().items():
-            with self._planner.open(path) as shelf:
-                found[tenant] = self._planner.start_of(tenant, shelf, starting)
+            try:
+                with self._planner.open(path) as shelf:
+                    found[tenant] = self._planner.start_of(tenant, shelf, starting)
+            except NoTables:
+                if not self._options.table.optional:
+                    raise
         return found
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -105,6 +110,12 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._clock.monotonic() >= self._save_again_at:
             self._save_all(end)
 
+    def stop(self) -> None:
+        if is_address(self._options.path):
+            from brant.pipeline.postgres import forget_kept
+
+            forget_kept(self._options.path)
+
     def _save_all(self, end: Offsets) -> None:
         """Of many files not at every batch: each save is a commit, which the next batch would have to wait for."""
         if self._options.consumer is None:
@@ -151,12 +162,13 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             with self._planner.open(path) as shelf:
                 if after is not None:
                     self._planner.check_complete(path, shelf, after)
-                head = shelf.bounds()[1]
+                head = shelf.head(self._planner.names_in(shelf))
             keep(head)
             return head
         except NoTables:
-            if after is None and self._planner.tenants.is_many:
-                return 0  # a new file whose maker has not come that far
+            # A new file whose maker has not come that far, or a table that may come later.
+            if not after and (self._planner.tenants.is_many or self._options.table.optional):
+                return 0
             raise
 
     def _is_there(self, tenant: str, files: dict[str, str]) -> bool:
@@ -164,7 +176,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return True
         if self._options.fail_on_data_loss:
             raise PipelineError(
-                f"data loss: the file of the tenant {tenant!r} is gone from {self._planner.tenants.path}; "
+                f"data loss: the file of the tenant {tenant!r} is gone from {self._planner.tenants}; "
                 "to go on without it set failOnDataLoss=false"
             )
         return False

@@ -15,7 +15,7 @@ _FOLDER = Path(__file__).parent / "sql"
 @dataclass(frozen=True)
 class Column:
     name: str
-    type: str  # BIGINT, STRING or TIMESTAMP
+    type: str  # BIGINT, STRING, TIMESTAMP or BINARY
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Table:
     """The columns that a statement of its own reads, several times as fast, where no others are wanted."""
     large: str | None = None
     """A column that is never NULL and whose values can be of any size."""
+    optional: bool = False
+    """Whether a database may be without it, now or for ever: the inbox's are made when it is first used."""
 
     @property
     def append_only(self) -> bool:
@@ -99,28 +101,46 @@ _ALL = (
     Table(
         "deliveries",
         _columns(
-            "id BIGINT, endpoint STRING, event_id BIGINT, received_at TIMESTAMP, provider_event_id STRING, "
-            "provider_delivery_id STRING, event_type STRING, method STRING, headers STRING, body STRING, query STRING, "
-            "signature_valid BIGINT, signature_error STRING, dedupe_key STRING"
+            "id BIGINT, endpoint STRING, provider STRING, event_id BIGINT, received_at TIMESTAMP, "
+            "provider_event_id STRING, provider_delivery_id STRING, event_type STRING, method STRING, headers STRING, "
+            "body BINARY, query STRING, signature_valid BIGINT, signature_error STRING, dedupe_key STRING, "
+            "duplicate BIGINT"
         ),
         named_by="endpoint",
+        cursor="id",
+        stored_in="deliveries",
+        large="body",
+        optional=True,
     ),
     Table(
         "events",
         _columns(
             "id BIGINT, endpoint STRING, received_at TIMESTAMP, provider_event_id STRING, provider_delivery_id STRING, "
-            "event_type STRING, method STRING, headers STRING, body STRING, query STRING, dedupe_key STRING, "
+            "event_type STRING, method STRING, headers STRING, body BINARY, query STRING, dedupe_key STRING, "
             "status STRING, attempt_count BIGINT, handled_at TIMESTAMP, last_error STRING"
         ),
         named_by="endpoint",
+        optional=True,
     ),
     Table(
         "attempts",
         _columns(
-            "id BIGINT, event_id BIGINT, endpoint STRING, event_type STRING, attempted_at TIMESTAMP, outcome STRING, "
-            "error STRING, duration_ms BIGINT"
+            "id BIGINT, event_id BIGINT, endpoint STRING, provider STRING, event_type STRING, received_at TIMESTAMP, "
+            "attempted_at TIMESTAMP, outcome STRING, error STRING, duration_ms BIGINT"
         ),
         named_by="endpoint",
+        cursor="id",
+        stored_in="attempts",
+        optional=True,
+    ),
+    Table(
+        "rejects",
+        _columns(
+            "endpoint STRING, provider STRING, hour TIMESTAMP, status BIGINT, reason STRING, count BIGINT, "
+            "last_at TIMESTAMP"
+        ),
+        named_by="endpoint",
+        optional=True,
     ),
     Table("consumers", _columns("name STRING, topic STRING, offset BIGINT"), named_by="topic"),
 )

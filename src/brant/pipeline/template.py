@@ -8,22 +8,25 @@ import re
 from collections.abc import Sequence
 
 import brant
+from brant.config import is_address, without_password
 
 _HEAD = """\
 # A pipeline of Brant. `brant pipeline run` brings all of it up to date; see docs/pipeline.md.
 
 [pipeline]
-# An SQLite file, a folder of them (one a tenant), or a glob. Relative to this file.
+# An SQLite file, a folder of them (one a tenant), or a glob; relative to this file. Or postgresql://user@host/database:
+# leave the password to PGPASSWORD, ~/.pgpass or a service file.
 database = {database}
 # Where the tables go: plain Parquet files in folders.
 lake = {lake}
 
-# Bronze: every event as it was published, once.
+# Bronze: every event as it was published, and every webhook as it was received, once.
 [archive]
 # topics = ["orders"]  # default: all
 # prune = true         # delete from the database what is in the lake and every consumer has passed
 
-# Gold tables that Brant computes itself: gold.topics, gold.queues, gold.tasks, gold.dead_letters.
+# Gold tables that Brant computes itself: gold.topics, gold.queues, gold.tasks, gold.dead_letters; where there is an
+# inbox, gold.webhooks, gold.webhook_providers and gold.webhook_rejects.
 [metrics]
 window = "5m"
 """
@@ -97,7 +100,9 @@ def table_names(topics: Sequence[str]) -> dict[str, str]:
 
 
 def database_from(folder: str, path: str) -> str:
-    """The path as the file in that folder should say it."""
+    """The path as the file in that folder should say it; an address without its password."""
+    if is_address(path):
+        return without_password(path)
     relative = os.path.relpath(path, folder)
     return os.path.abspath(path) if relative.startswith("..") else relative
 

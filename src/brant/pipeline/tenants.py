@@ -1,4 +1,4 @@
-"""Which files a path stands for: one database, a folder of them or a glob; each file is a tenant."""
+"""Which databases a path stands for: one, a folder of files or a glob; each is a tenant. An address is one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
+from brant.config import is_address, without_password
 from brant.pipeline.errors import PipelineError
 
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
@@ -20,11 +21,22 @@ class Tenants:
     """The tenants of a path; asked again, it finds those that have come since."""
 
     def __init__(self, path: str) -> None:
-        self.path = _local(path)
-        self.is_many = os.path.isdir(self.path) or (_is_wild(self.path) and not os.path.exists(self.path))
+        self.path = path if is_address(path) else _local(path)
+        self.is_many = not is_address(path) and self._is_many()
+
+    def __str__(self) -> str:
+        """The path as it may be shown."""
+        return without_password(self.path)
+
+    def _is_many(self) -> bool:
+        return os.path.isdir(self.path) or (_is_wild(self.path) and not os.path.exists(self.path))
 
     def find(self) -> dict[str, str]:
-        """The file of each tenant; only names are looked at, no file is opened."""
+        """The database of each tenant; only names are looked at, none is opened."""
+        if is_address(self.path):
+            from brant.pipeline.postgres import tenant_of
+
+            return {tenant_of(self.path): self.path}
         if not self.is_many:
             return {_tenant(os.path.basename(self.path)): self.path}
         pattern = self.path if not os.path.isdir(self.path) else os.path.join(glob.escape(self.path), "*")
@@ -46,7 +58,8 @@ class Tenants:
             suffixes = ", ".join(_SUFFIXES)
             raise PipelineError(f"no database matches {self.path}; in a folder their names end in {suffixes}")
         for path in tenants.values():
-            require_file(path)
+            if not is_address(path):
+                require_file(path)
         return tenants
 
 
@@ -103,7 +116,10 @@ def _local(path: str) -> str:
     if parts.scheme == "file":
         return os.path.abspath(unquote(parts.path))
     if "://" in path:
-        raise PipelineError(f"{parts.scheme!r} databases cannot be read yet; give the path of an SQLite file")
+        raise PipelineError(
+            f"{parts.scheme!r} databases cannot be read; give the path of an SQLite file, or "
+            "postgresql://user@host/database"
+        )
     return os.path.abspath(os.path.expanduser(path))
 
 

@@ -152,6 +152,7 @@ class Storage(ABC):
 
     clock: Clock
     target: str
+    schema: str | None = None  # of Brant's tables, on a server
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Session]:

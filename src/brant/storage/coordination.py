@@ -20,7 +20,9 @@ class CoordinationVerbs(Statements):
         """Whether `owner` holds the lock now; holding it already does not prolong it."""
         params = self.times() | {"name": name, "owner": owner, "expires_at": self._at_least(ttl)}
         self.changed("acquire_lock", params)
-        return bool(self.rows("lock_owner", params)[0][0] == owner)
+        holder = self.lock_holder(name)
+        # Nobody, if whoever held it let go of it this moment.
+        return holder is not None and holder[0] == owner
 
     def lock_holder(self, name: str) -> tuple[str, float] | None:
         """Who took the lock last, and until when; None when it was released."""

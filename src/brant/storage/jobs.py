@@ -44,12 +44,8 @@ class JobVerbs(LimitVerbs):
     ) -> int:
         """Add a job; with a unique key that is held already, add none and give the holder's id."""
         params = self._new_job(queue, run_at, delay, priority, max_attempts, expires)
-        if unique_key is not None:
-            self.changed("outlive_unique", params)
-            self.changed("drop_lapsed_unique", params)
-            holder: int | None = self.value("unique_holder", params | {"key": unique_key})
-            if holder is not None:
-                return holder
+        if unique_key is not None and (holder := self._unique_holder(params, unique_key)) is not None:
+            return holder
         params["payload"] = payload
         job_id, events = self.rows("enqueue", params)[0]
         if unique_key is not None:
@@ -62,6 +58,13 @@ class JobVerbs(LimitVerbs):
         elif events:
             self.emit("enqueued", [(job_id, queue, 0, _task_and_due(payload, params))])
         return int(job_id)
+
+    def _unique_holder(self, params: dict[str, object], key: str) -> int | None:
+        """The job that holds the unique key, if one does; some of those whose time is over are dropped on the way."""
+        self.changed("outlive_unique", params)
+        self.changed("drop_lapsed_unique", params)
+        holder: int | None = self.value("unique_holder", params | {"key": key})
+        return holder
 
     def enqueue_many(
         self,

@@ -39,12 +39,15 @@ class MessageVerbs(JobVerbs):
         if paused:
             return []
         in_batches = self._mark_taken(params)
-        taken = _in_order(self.rows("take" if params["id"] is None else "take_id", params))
+        taken = _in_order(self._take(params))
         if events:
             self.emit("completed", [(row.id, queue, row.attempts) for row in taken])
         if in_batches:
             self.date_settled(in_batches)
         return taken
+
+    def _take(self, params: dict[str, object]) -> list[Row]:
+        return self.rows("take" if params["id"] is None else "take_id", params)
 
     def _mark_taken(self, params: dict[str, object]) -> set[int]:
         """Have the rows that are taken next count as done in their batches, not as cancelled."""

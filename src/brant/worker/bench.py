@@ -9,16 +9,17 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-from brant.errors import BrantError
+from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced
 from brant.failpoint import failpoint
 from brant.job import Job
 from brant.queue import Queue
-from brant.storage.subscription import Subscribers, Subscription
+from brant.worker.claiming import Claim
+from brant.worker.doorbell import Doorbell
 from brant.worker.events import WorkerEvent
 from brant.worker.execution import Execution, Tools
+from brant.worker.hands import Hands
 from brant.worker.settling import Settlement, Settler
 from brant.worker.stopping import Stop
 
@@ -42,20 +43,13 @@ def _gate_of(queue: Queue) -> threading.Lock:
         return _gates.setdefault(queue, threading.Lock())
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a look at the queue brought: jobs, or how long there is nothing to do (None: nobody knows)."""
-
-    due_in: float | None
-    jobs: list[Job] = field(default_factory=list)
-    claimed_at: float = 0.0
-
-
 class Bench:
     """The slots of one queue, and what runs in them.
 
-    A thread of its own, the desk, does all that waits for the database: in turns, it settles what has ended and claims
-    for the slots that are free. Functions run elsewhere, and ring at the desk when they have ended.
+    At the desk, one thread at a time settles what has ended and claims for the slots that are free: in one commit,
+    where there is likely to be more. A thread that has run a plain function sits down there by itself, and runs what
+    it has claimed. A thread of the bench's own waits for all else: for commits, for the time, and for the end of
+    coroutines, whose loop must not wait for the database.
     """
 
     def __init__(self, queue: Queue, slots: int, tools: Tools, stop: Stop, on_idle: Callable[[], None]) -> None:
@@ -68,8 +62,10 @@ class Bench:
         self._gate = _gate_of(queue)
         self._worker_id = queue.db.unique_worker_id()
         self._settler = Settler(queue.db)
-        self._running: set[Execution] = set()  # changed by the desk only
-        self._ended: deque[Settlement] = deque()
+        self._hands = Hands(slots, self._has_ended, self._attend)
+        self._desk = threading.Lock()  # whoever holds it may change what follows
+        self._running: set[Execution] = set()
+        self._ended: deque[Settlement] = deque()  # added to by all
         self._unsettled: list[Settlement] = []
         self._settle_again_at = 0.0
         self._more_is_likely = False
@@ -78,8 +74,8 @@ class Bench:
         self._is_cut_off = False
         self._failure: BaseException | None = None
         self._desk_left: asyncio.Future[None] = tools.loop.create_future()
-        # Subscribed first, then looked, then waited: no commit goes unnoticed in between.
-        self._bell = queue.db._storage.subscribe()
+        # Listened first, then looked, then waited: no commit goes unnoticed in between.
+        self._bell = Doorbell(queue.db._storage)
 
     # On the event loop
 
@@ -133,21 +129,97 @@ class Bench:
             next_end = min((left_s for left_s in left.values() if left_s > 0), default=self.queue.visibility_timeout_s)
             await asyncio.sleep(min(max(next_end, _SHORTEST_GUARD_S), _LONGEST_GUARD_S))
 
-    # At the desk
+    # The thread of the bench
 
     def _serve(self) -> None:
-        while not self._is_over:
+        while True:
             try:
-                patience = self._turn()
-                self._presence_unsure |= self._bell.wait(patience)
+                with self._desk:
+                    # Asked at the desk: whoever sits there may have claimed something that does not run yet.
+                    if self._is_over:
+                        break
+                    pause = self._turn()
+                    self._drop_lost()
+                self._hands.call_if_needed()
+                self._wait(pause)
             except BaseException as error:
                 self._fail(error)
         self._bell.close()
+        self._hands.end()
         self._on_loop(self._desk_left.set_result, None)
+
+    def _wait(self, pause: float) -> None:
+        """For a ring, or for a commit: that matters when a slot is free, and now and then for what runs."""
+        if self._ended:
+            return  # while this was at the desk, where nobody else could sit down
+        now = time.monotonic()
+        if self._unsettled:
+            pause = min(pause, max(0.0, self._settle_again_at - now))
+        until_check = self._next_presence_check - now
+        if self._running and self._presence_unsure:
+            pause = min(pause, max(0.0, until_check))
+        if self._is_full and until_check > 0:
+            self._presence_unsure = True
+            self._bell.ignore_commits()
+            self._bell.wait(min(pause, until_check))
+        elif self._is_listening():
+            self._presence_unsure |= self._bell.wait(pause)
+
+    def _is_listening(self) -> bool:
+        """False when it was not, or can't: then look once more before waiting."""
+        try:
+            return self._bell.listen()
+        except (DatabaseClosed, DatabaseReplaced):
+            raise
+        except Exception as error:
+            self._trouble(f"commits are not noticed: {error}")
+            self._bell.wait(_TROUBLE_PAUSE_S)
+            return False
+
+    def _drop_lost(self) -> None:
+        """End the functions of jobs that were cancelled from elsewhere; looked for now and then, not at each commit."""
+        now = time.monotonic()
+        if not self._running or not self._presence_unsure or now < self._next_presence_check:
+            return
+        self._presence_unsure = False
+        self._next_presence_check = now + _PRESENCE_CHECK_S
+        for execution in self._running:
+            if not execution.is_held_in(self.queue.get_job(execution.job.id)):
+                execution.lose_from_elsewhere("the job was cancelled, or taken over")
+
+    # From any thread
+
+    def _function_ended(self, execution: Execution, outcome: object) -> None:
+        """Noted first, then rung: whoever leaves the desk looks for more."""
+        self._ended.append(Settlement(execution, outcome))
+        if not self._hands.is_member():
+            self._bell.ring()
+
+    def _has_ended(self) -> bool:
+        return bool(self._ended)
+
+    def _attend(self) -> None:
+        """For a thread that has nothing to run: sit down at the desk, if that is free and there is something to do."""
+        while self._ended and not self._hands.has_waiting and self._desk.acquire(blocking=False):
+            try:
+                pause = self._turn()
+            except BaseException as error:
+                self._fail(error)
+                pause = 0
+            finally:
+                self._desk.release()
+            if pause < _SAFETY_POLL_S or self._unsettled or not self._is_full:
+                self._bell.ring()
+
+    # At the desk
 
     @property
     def _is_over(self) -> bool:
         return not self._running and not self._may_claim
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._running) >= self._slots
 
     @property
     def _may_claim(self) -> bool:
@@ -157,39 +229,32 @@ class Bench:
         """Claim nothing more, but settle what runs: with a bell that only what has ended rings."""
         self._failure = self._failure or error
         self._bell.close()
-        self._bell = Subscription(Subscribers())
+        self._bell.ring()
         self._stop.ask()
 
     def _turn(self) -> float:
         """Settle what has ended and fill what is free; tells how long there is nothing else to do."""
-        self._settle()
         try:
-            pause = self._fill() if self._may_claim else _SAFETY_POLL_S
-            self._drop_lost()
+            claim = self._settle()
+            return self._fill(claim) if self._may_claim or claim else _SAFETY_POLL_S
         except BrantError as error:
             self._more_is_likely = False
             self._trouble(str(error))
-            pause = _TROUBLE_PAUSE_S
-        now = time.monotonic()
-        if self._unsettled:
-            pause = min(pause, max(0.0, self._settle_again_at - now))
-        if self._running and self._presence_unsure:
-            pause = min(pause, max(0.0, self._next_presence_check - now))
-        return pause
+            return _TROUBLE_PAUSE_S
 
-    def _settle(self) -> None:
-        group: list[Settlement] = []
-        if 0 < len(self._ended) < len(self._running):
-            time.sleep(0)  # those that end at the same time, and need the GIL for it: the more, the fewer commits
-        while self._ended:
-            group.append(self._ended.popleft())
-        if self._unsettled and time.monotonic() >= self._settle_again_at:
-            group, self._unsettled = self._unsettled + group, []
+    def _settle(self) -> Claim | None:
+        """Gives the claim that was made with it."""
+        group = self._to_settle()
         if not group:
-            return
+            return None
+        try:
+            claim = self._claim_with(group)
+        except BaseException:
+            self._ended.extendleft(reversed(group))  # for the next turn, which claims nothing
+            raise
         again: list[Settlement] = []
         try:
-            again = self._settler.settle(group)
+            again = self._settler.settle(group, claim)
         finally:
             for settlement in group:
                 if settlement not in again:
@@ -197,43 +262,64 @@ class Bench:
         if again:
             self._unsettled += again
             self._settle_again_at = time.monotonic() + _SETTLE_PAUSE_S
+        return claim if claim is not None and claim.jobs is not None else None
 
-    def _fill(self) -> float:
-        """Claim for the free slots; tells how long there is nothing to do."""
-        free = self._slots - len(self._running)
-        if free == 0:
-            return _SAFETY_POLL_S
-        self.is_idle = False
-        found = self._look(free)
+    def _to_settle(self) -> list[Settlement]:
+        if 0 < len(self._ended) < len(self._running):
+            time.sleep(0)  # those that end at the same time, and need the GIL for it: the more, the fewer commits
+        group: list[Settlement] = []
+        while self._ended:
+            group.append(self._ended.popleft())
+        if self._unsettled and time.monotonic() >= self._settle_again_at:
+            group, self._unsettled = self._unsettled + group, []
+        return group
+
+    def _claim_with(self, group: list[Settlement]) -> Claim | None:
+        """Only with what went well: a job that is tried again must not lose an attempt to a crash here."""
+        if not self._more_is_likely or not self._may_claim or any(each.step != "ack" for each in group):
+            return None
+        failpoint("claim.before")
+        return Claim(self.queue, self._worker_id, self._slots - len(self._running) + len(group))
+
+    def _fill(self, claim: Claim | None) -> float:
+        """Run what was claimed, or claim for the free slots; tells how long there is nothing to do."""
+        if claim is None:
+            free = self._slots - len(self._running)
+            if free == 0:
+                return _SAFETY_POLL_S
+            self.is_idle = False
+            claim = Claim(self.queue, self._worker_id, free)
+            due_in = self._look(claim)
+        else:
+            due_in = 0.0
+        jobs = claim.jobs or []
+        if claim.jobs is not None:
+            failpoint("claim.after")
         if not self._may_claim:
-            self._put_back(found.jobs)
+            self._put_back(jobs)
             return 0
-        self._more_is_likely = len(found.jobs) == free
-        for job in found.jobs:
-            self._start(job, found.claimed_at)
-        self.is_idle = not self._running and found.due_in != 0
+        self._more_is_likely = len(jobs) == claim.slots
+        for job in jobs:
+            self._start(job, claim.made_at)
+        self.is_idle = not self._running and due_in != 0
         if self.is_idle:
             self._on_idle()
         if self._more_is_likely:
             return _SAFETY_POLL_S
-        return _SAFETY_POLL_S if found.due_in is None else min(found.due_in, _SAFETY_POLL_S)
+        return _SAFETY_POLL_S if due_in is None else min(due_in, _SAFETY_POLL_S)
 
-    def _look(self, free: int) -> _Found:
+    def _look(self, claim: Claim) -> float | None:
+        """Claim, if there seems to be something; tells how long there is nothing to do (None: nobody knows)."""
         with self._gate:
             if not self._more_is_likely and (due_in := self.queue.due_in()) != 0:
-                return _Found(due_in)
+                return due_in
             failpoint("claim.before")
-            with self.queue.db.transaction() as tx:
-                # Behind the wait for the write lock, and before the lease begins.
-                begun = self.queue.db._storage.clock.monotonic()
-                jobs = self.queue.claim_batch(self._worker_id, free, tx=tx)
-        failpoint("claim.after")
-        if not jobs and self._more_is_likely:
-            return _Found(0.0)
-        return _Found(0.0 if jobs else _LOST_RACE_PAUSE_S, jobs, begun)
+            with self.queue.db._storage.transaction() as session:
+                claim.make(session)
+        return 0.0 if claim.jobs or self._more_is_likely else _LOST_RACE_PAUSE_S
 
     def _start(self, job: Job, claimed_at: float) -> None:
-        execution = Execution(job, claimed_at, self._tools, self._function_ended)
+        execution = Execution(job, claimed_at, self._tools, self._hands, self._function_ended)
         self._running.add(execution)
         try:
             execution.start()
@@ -248,28 +334,12 @@ class Bench:
         execution.settled()
         self._running.discard(execution)
 
-    def _function_ended(self, execution: Execution, outcome: object) -> None:
-        """From any thread. Noted first, then rung: the desk takes what there is before it waits."""
-        self._ended.append(Settlement(execution, outcome))
-        self._bell.ring()
-
     def _put_back(self, jobs: list[Job]) -> None:
         for job in jobs:
             try:
                 job.release()
             except BrantError as error:
                 self._trouble(f"{job!r} could not be given back, and waits for its lease to end: {error}")
-
-    def _drop_lost(self) -> None:
-        """End the functions of jobs that were cancelled from elsewhere; looked for now and then, not at each commit."""
-        now = time.monotonic()
-        if not self._running or not self._presence_unsure or now < self._next_presence_check:
-            return
-        self._presence_unsure = False
-        self._next_presence_check = now + _PRESENCE_CHECK_S
-        for execution in self._running:
-            if not execution.is_held_in(self.queue.get_job(execution.job.id)):
-                execution.lose_from_elsewhere("the job was cancelled, or taken over")
 
     def _on_loop(self, function: Callable[..., object], *args: object) -> None:
         with suppress(RuntimeError):  # the loop was closed, and nobody waits for this any more

@@ -40,7 +40,7 @@ def call_of(job: Job, registry: Registry) -> Call | Dead:
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         return Dead("the payload of the task is malformed: args must be a list and kwargs an object")
     try:
-        spec.signature.bind(*args, **kwargs)
+        spec.check(args, kwargs)
     except TypeError as error:
         return Dead(f"wrong arguments for {spec.name}: {error}")
     return Call(spec, args, kwargs, body)

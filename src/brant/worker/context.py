@@ -60,15 +60,23 @@ class TaskContext:
         self.job.queue.db.notify(PROGRESS_CHANNEL, payload)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """A transaction that commits with the ack: what is written in it happens exactly once."""
+    def transaction(self, *, late: bool = False) -> Iterator[Transaction]:
+        """A transaction that commits with the ack: what is written in it happens exactly once.
+
+        With `late` it begins when it is first used.
+        """
+        with self.settling(), self.job.transaction(late=late) as tx:
+            yield tx
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """For a block that commits the ack itself, as in a transaction that several jobs share."""
         if self.acked:
             raise TransactionError("the task has committed its transaction already; it has one only")
         # From here on the job may be gone because it is done: that is no loss.
         self.acking = True
         try:
-            with self.job.transaction() as tx:
-                yield tx
+            yield
             self.acked = True
         finally:
             self.acking = self.acked

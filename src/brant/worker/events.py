@@ -34,10 +34,21 @@ class WorkerEvent:
 
 
 class Observers:
-    """Tells each observer, and the log; one that fails is logged and stops nobody."""
+    """Tells each observer, and the log; one that fails is logged and stops nobody.
+
+    An observer may have `wanted_kinds`, a frozenset: it needs no other events. What nobody needs is not made.
+    """
 
     def __init__(self, observers: tuple[Observer, ...]) -> None:
         self._observers = observers
+        self._wanted: frozenset[str] | None = frozenset()
+        for observer in observers:
+            kinds = getattr(observer, "wanted_kinds", None)
+            self._wanted = self._wanted | kinds if self._wanted is not None and isinstance(kinds, frozenset) else None
+
+    def want(self, kind: str) -> bool:
+        """Whether anybody is there to be told of events of that kind."""
+        return self._wanted is None or kind in self._wanted or _logger.isEnabledFor(_LEVELS.get(kind, logging.DEBUG))
 
     def tell(self, event: WorkerEvent) -> None:
         level = _LEVELS.get(event.kind, logging.DEBUG)

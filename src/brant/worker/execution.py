@@ -28,7 +28,6 @@ class Tools:
     registry: Registry
     observers: Observers
     leases: LeaseKeeper
-    hands: Hands
     loop: asyncio.AbstractEventLoop
     variables: contextvars.Context
 
@@ -44,11 +43,14 @@ class StillRunning(Outcome):
 class Execution:
     """Runs one claimed job; tells its outcome once, from whatever thread, when the function has ended."""
 
-    def __init__(self, job: Job, claimed_at: float, tools: Tools, on_end: Callable[[Execution, object], None]) -> None:
+    def __init__(
+        self, job: Job, claimed_at: float, tools: Tools, hands: Hands, on_end: Callable[[Execution, object], None]
+    ) -> None:
         self.job = job
         self.spec: TaskSpec | None = None
         self.is_cut_off = False
         self._tools = tools
+        self._hands = hands
         self._on_end = on_end
         self._context: TaskContext | None = None
         self._handler: Handler | None = None
@@ -74,7 +76,7 @@ class Execution:
         variables.run(self.tell, "start", facts={"call": call.body})
         self._handler = Handler(call, self._context, variables, self._tools.loop, self._function_ended)
         try:
-            self._handler.start(self._tools.hands)
+            self._handler.start(self._hands)
         except Exception as error:
             self._on_end(self, Retry(None, f"the task could not be run: {_text_of(error)}"))
             return
@@ -160,6 +162,8 @@ class Execution:
             self._tools.loop.call_soon_threadsafe(function, *args)
 
     def tell(self, kind: str, error: str | None = None, facts: dict[str, Any] | None = None) -> None:
+        if not self._tools.observers.want(kind):
+            return
         context = self._context
         self._tools.observers.tell(
             WorkerEvent(

@@ -92,7 +92,10 @@ async def _awaited(call: Call) -> object:
 class _IsolatedContext(TaskContext):
     """Of a task that does not run where its job is settled."""
 
-    def transaction(self) -> NoReturn:
+    def transaction(self, *, late: bool = False) -> NoReturn:  # noqa: ARG002
+        self.settling()
+
+    def settling(self) -> NoReturn:
         raise TransactionError(
             "current_task().transaction() does not work in a process of its own, since the worker acks the job: "
             "run this task without --isolate, or write in db.transaction() and make it safe to repeat"

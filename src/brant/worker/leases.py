@@ -40,13 +40,14 @@ class LeaseKeeper:
         self._forget_clock = clock.on_change(self._look_again)
         self._on_trouble = on_trouble
         self._leases: set[Lease] = set()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # taken by itself, it costs a fraction of what the condition does
+        self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self._sleeps_until = 0.0
         self._ended = False
 
     def keep(self, lease: Lease) -> None:
-        with self._changed:
+        with self._lock:
             self._leases.add(lease)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="brant-leases", daemon=True)
@@ -56,7 +57,7 @@ class LeaseKeeper:
                 self._changed.notify_all()
 
     def drop(self, lease: Lease) -> None:
-        with self._changed:
+        with self._lock:
             self._leases.discard(lease)
 
     def end(self) -> None:

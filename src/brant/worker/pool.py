@@ -16,7 +16,6 @@ from brant.tasks import registry as process_registry
 from brant.worker.bench import Bench
 from brant.worker.events import Observer, Observers, WorkerEvent
 from brant.worker.execution import Tools
-from brant.worker.hands import Hands
 from brant.worker.leases import LeaseKeeper
 from brant.worker.stopping import Stop
 
@@ -81,8 +80,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._stop.tell(loop)
         leases = LeaseKeeper(self.db._storage.clock, self._tell_trouble)
-        hands = Hands()
-        tools = Tools(self._registry, self._observers, leases, hands, loop, contextvars.copy_context())
+        tools = Tools(self._registry, self._observers, leases, loop, contextvars.copy_context())
         helpers: list[asyncio.Task[None]] = []
         try:
             self._benches = [
@@ -95,7 +93,6 @@ class Worker:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
             leases.end()
-            hands.end()
             self._observers.tell(WorkerEvent("stop", ",".join(queue.name for queue, _ in self._queues)))
 
     def _start_helpers(self, stop_event: asyncio.Event | None) -> list[asyncio.Task[None]]:

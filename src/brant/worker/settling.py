@@ -10,6 +10,7 @@ from brant.failpoint import failpoint
 from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze
 from brant.storage.session import Session
 from brant.transaction import Transaction
+from brant.worker.claiming import Claim
 from brant.worker.execution import Execution, GiveBack, StillRunning
 
 if TYPE_CHECKING:
@@ -35,14 +36,11 @@ class Settlement:
         """What is booked, by the names of the failpoints; None for what has no name there."""
         if self.execution.has_acked:
             return None
-        match self._outcome:
-            case Retry():
-                return "dead" if self._is_last_attempt else "retry"
-            case Dead():
-                return "dead"
-            case Outcome():
-                return None
-        return "ack"
+        if not isinstance(self._outcome, Outcome):
+            return "ack"
+        if isinstance(self._outcome, Retry):
+            return "dead" if self._is_last_attempt else "retry"
+        return "dead" if isinstance(self._outcome, Dead) else None
 
     def prepare(self) -> bool:
         """What can be done before the write lock is taken; False when that was all."""
@@ -60,12 +58,18 @@ class Settlement:
                 self.mend(error)
         return True
 
-    def book(self, tx: Transaction) -> None:
+    def book(self, tx: Transaction, session: Session) -> None:
         """Write it; what is then told is told once this is committed."""
+        if self.execution.has_acked:
+            self._book_committed(session)
+        elif not isinstance(self._outcome, Outcome):
+            self._book_value(session)
+        else:
+            self._book_outcome(tx)
+
+    def _book_outcome(self, tx: Transaction) -> None:
         job = self.execution.job
         match self._outcome:
-            case _ if self.execution.has_acked:
-                self._book_committed(tx)
             case GiveBack() as reason:
                 self._is("release" if job.release(tx=tx) else "lost", str(reason))
             case Retry(after_s=after, reason=text):
@@ -77,11 +81,9 @@ class Settlement:
                 self._is("dead" if job.fail(text, tx=tx) else "lost", text)
             case Cancel(reason=text):
                 self._is("cancel" if job.ack(tx=tx) else "lost", text)
-            case _:
-                self._book_value(tx)
 
-    def _book_value(self, tx: Transaction) -> None:
-        job, session = self.execution.job, tx.session()
+    def _book_value(self, session: Session) -> None:
+        job = self.execution.job
         # A claim that was lost leaves no result either.
         if session.ack(job.id, job.worker_id, job.attempts):
             self._save(session)
@@ -89,12 +91,12 @@ class Settlement:
         else:
             self._is("lost", f"{job!r} is no longer claimed by {job.worker_id!r}")
 
-    def _book_committed(self, tx: Transaction) -> None:
+    def _book_committed(self, session: Session) -> None:
         """The task has acked its job in its own transaction: whatever came then can't undo that."""
         if isinstance(self._outcome, Outcome):
             text = self._outcome or type(self._outcome).__name__
             self._trouble = f"after its transaction had committed: {text}"
-        self._save(tx.session())
+        self._save(session)
         self._is(*self.execution.settled_as)
 
     def _save(self, session: Session) -> None:
@@ -145,14 +147,20 @@ class Settler:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def settle(self, group: list[Settlement]) -> list[Settlement]:
-        """Gives those that could not be settled yet, which are worth another try in a while."""
+    def settle(self, group: list[Settlement], claim: Claim | None = None) -> list[Settlement]:
+        """Gives those that could not be settled yet, which are worth another try in a while.
+
+        `claim` claims for the slots that get free, in the same commit; it is left out when anything goes wrong.
+        """
         again: list[Settlement] = []
         group = [each for each in group if self._is_ready(each)]
         while group:
-            at_fault, error = self._commit(group)
+            at_fault, error = self._commit(group, claim)
             if error is None:
                 break
+            if claim is not None and (claim.was_tried or at_fault is not None):
+                claim = None
+                continue
             # All of them where it is the database.
             blamed = group if at_fault is None else [at_fault]
             group = [each for each in group if each not in blamed]
@@ -177,15 +185,20 @@ class Settler:
             return False
         return True
 
-    def _commit(self, group: list[Settlement]) -> tuple[Settlement | None, Exception | None]:
+    def _commit(self, group: list[Settlement], claim: Claim | None) -> tuple[Settlement | None, Exception | None]:
         """Gives what went wrong, and with which of them."""
         current = None
         try:
             with self._db.transaction() as tx:
+                session = tx.session()
                 for current in group:
-                    current.book(tx)
+                    current.book(tx, session)
                 current = None
+                if claim is not None:
+                    claim.make(session)
         except Exception as error:
+            if claim is not None:
+                claim.undo()
             return current, error
         for each in group:
             each.conclude()

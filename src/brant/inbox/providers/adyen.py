@@ -31,6 +31,7 @@ class Adyen(Provider):
     """
 
     name = "adyen"
+    is_quick = True
     accepted = Answer(body=b"[accepted]")
 
     def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:  # noqa: ARG002

@@ -21,6 +21,7 @@ class Asana(SignedProvider):
     """
 
     name = "asana"
+    is_quick = False  # it may call `on_secret`
     secret_comes_later = True
     header = "X-Hook-Signature"
     options: ClassVar[Mapping[str, object]] = {"on_secret": None}

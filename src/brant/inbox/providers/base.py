@@ -43,7 +43,10 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a handshake. `follow_up` is a URL, checked already, to be fetched once this was answered."""
+    """The answer to a handshake. `follow_up` is a URL, checked already, to be fetched first: if that fails, the answer
+
+    is 503, so that the sender tries again.
+    """
 
     status: int = 200
     body: bytes = b""
@@ -62,6 +65,7 @@ class Provider:
     options: ClassVar[Mapping[str, Any]] = {}
     required: ClassVar[tuple[str, ...]] = ()
     accepted: ClassVar[Answer | None] = None  # what the sender wants to read on success, if not just a 2xx
+    is_quick: ClassVar[bool] = False  # it only computes, and waits for nothing: an event loop may call it
 
     def __init__(self, **options: Any) -> None:
         for name in options:
@@ -81,9 +85,9 @@ class Provider:
             return str(rejection)
         return None
 
-    def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:
-        """Raises Rejected unless the request is valid."""
-        raise NotImplementedError
+    def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:  # noqa: ARG002
+        """Raises Rejected unless the request is valid: a subclass that does not say how accepts nothing."""
+        raise Rejected(f"the provider {self.name} has no way to verify")
 
     def check_secret(self, secret: bytes) -> None:
         """Raises InvalidValue if this can't be a secret of the provider."""
@@ -105,12 +109,16 @@ class Provider:
         """The answer if this is a valid handshake. It checks for itself, so it can be asked before `verify`."""
         return None
 
-    def sign(self, body: bytes, secret: str | bytes, now: float, **facts: str) -> Request:
+    def sign(self, body: bytes, secret: str | bytes, now: float, **facts: str) -> Request:  # noqa: ARG002
         """A request with this body that `verify` accepts: for tests and for trying things out.
 
         Of `facts`, each provider uses what it knows: event_id, event_type, method, path, query.
         """
-        raise NotImplementedError
+        raise InvalidValue(f"the provider {self.name} makes no test requests")
+
+    @property
+    def has_handshake(self) -> bool:
+        return type(self).challenge is not Provider.challenge
 
     def valid(self, request: Request, secrets: Sequence[bytes], now: float) -> bool:
         return self.verify(request, secrets, now) is None

@@ -19,6 +19,7 @@ class Discord(Provider):
     """The secret is the application's public key in hex. Discord sends bad signatures on purpose, to be refused."""
 
     name = "discord"
+    is_quick = True
     options: ClassVar[Mapping[str, object]] = {"tolerance_s": None}
 
     def __init__(self, **options: Any) -> None:

@@ -24,8 +24,7 @@ class GitHub(SignedProvider):
 
     def read_events(self, request: Request) -> list[Incoming]:
         delivery, kind = request.header("X-GitHub-Delivery"), request.header("X-GitHub-Event")
-        action = at(request.document(), "action")
-        if self.settings["with_action"] and kind and isinstance(action, str):
+        if self.settings["with_action"] and kind and isinstance(action := at(request.document(), "action"), str):
             kind = f"{kind}.{action}"
         key = [delivery] if delivery and self.settings["identity"] == "delivery" else []
         return [incoming(*key, body_key(request.body), delivery_id=delivery, event_type=kind)]

@@ -40,6 +40,9 @@ class Linear(SignedProvider):
         ]
 
     def unsigned(self, body: bytes, now: float, facts: Mapping[str, str]) -> Request:
+        document = Request(body).document()
+        if document and "webhookTimestamp" not in document:
+            body = packed({**document, "webhookTimestamp": int(now * 1000)})
         return self.draft(
             body,
             facts,

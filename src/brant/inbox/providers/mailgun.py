@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from brant.inbox.multipart import multipart_fields
 from brant.inbox.providers.base import Incoming, Provider, Rejected, at, body_key, incoming
 from brant.inbox.providers.signatures import NO_MATCH, any_match, check_time, decoded, digest, digits
 from brant.inbox.request import Request
@@ -21,6 +22,7 @@ class Mailgun(Provider):
     """A token counts for one body only, as far as this process remembers: else it would vouch for any other body."""
 
     name = "mailgun"
+    is_quick = True
     options: ClassVar[Mapping[str, object]] = {"tolerance_s": 300.0}
 
     def __init__(self, **options: Any) -> None:
@@ -39,7 +41,7 @@ class Mailgun(Provider):
             raise Rejected("the token came before, with another body")
 
     def read_events(self, request: Request) -> list[Incoming]:
-        data = at(request.document(), "event-data")
+        data = at(request.document(), "event-data") or _form(request)
         event_id, kind = at(data, "id"), at(data, "event")
         found = incoming(event_id, kind, event_id=event_id, event_type=kind)
         return [found if found.dedupe_key else incoming(body_key(request.body), event_type=kind)]
@@ -60,8 +62,15 @@ class Mailgun(Provider):
             return hmac.compare_digest(self._seen.setdefault(token, body), body)
 
 
+def _form(request: Request) -> dict[str, str]:
+    """What came twice is not there: nobody can say which of them was signed."""
+    fields = multipart_fields(request) or request.form()
+    names = [name for name, _ in fields]
+    return {name: value for name, value in fields if names.count(name) == 1}
+
+
 def _proof(request: Request) -> tuple[str, str, str]:
-    given = at(request.document(), "signature") or dict(request.form())
+    given = at(request.document(), "signature") or _form(request)
     timestamp, token, signature = (at(given, name) for name in ("timestamp", "token", "signature"))
     if isinstance(timestamp, int) and not isinstance(timestamp, bool):
         timestamp = str(timestamp)

@@ -21,6 +21,7 @@ class MicrosoftGraph(Provider):
     """
 
     name = "microsoft-graph"
+    is_quick = True
     aliases = ("msgraph", "graph")
 
     def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:  # noqa: ARG002

@@ -82,6 +82,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "prefix": _prefix,
     "tolerance_s": _tolerance,
     "topic_arn": _texts,
+    "topics": _texts,
     "url": _urls,
     "verify_token": _secret,
     "with_action": _flag,

@@ -22,6 +22,7 @@ class SendGrid(Provider):
     """
 
     name = "sendgrid"
+    is_quick = True
     options: ClassVar[Mapping[str, object]] = {"tolerance_s": None}
 
     def __init__(self, **options: Any) -> None:

@@ -13,6 +13,7 @@ from brant.inbox.request import Request
 class SignedProvider(Provider):
     """A subclass says which header, how it is spelled, and what was signed."""
 
+    is_quick = True
     header: ClassVar[str]
     prefix: ClassVar[str] = ""
     encoding: ClassVar[str] = "hex"

@@ -21,6 +21,7 @@ class StandardWebhooks(Provider):
     """`whsec_` secrets verify v1 (HMAC), `whpk_` keys verify v1a (Ed25519); the id is signed and kept over retries."""
 
     name = "standard-webhooks"
+    is_quick = True
     aliases: ClassVar[tuple[str, ...]] = ("svix", "clerk", "resend", "standardwebhooks")
     options: ClassVar[Mapping[str, object]] = {"tolerance_s": 300.0}
     families: ClassVar[tuple[str, ...]] = ("webhook", "svix")

@@ -14,6 +14,7 @@ class Stripe(Provider):
     """The secret is the whole `whsec_...` text. The event's id is in the signed body."""
 
     name = "stripe"
+    is_quick = True
     options: ClassVar[Mapping[str, object]] = {"tolerance_s": 300.0}
     header: ClassVar[str] = "Stripe-Signature"
     separators: ClassVar[tuple[str, str]] = (",", ".")  # between the parts; between time and body

@@ -14,6 +14,7 @@ from brant.inbox.request import Request
 class TokenProvider(Provider):
     """A subclass says which header, and how the secret is spelled in it. Who has the token may name the ids too."""
 
+    is_quick = True
     options: ClassVar[Mapping[str, Any]] = NAMING
 
     def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:  # noqa: ARG002

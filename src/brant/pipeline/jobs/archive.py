@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812, Spark's own idiom
-
 from brant.failpoint import failpoint
 from brant.pipeline.checkpoint import Checkpoint
+from brant.pipeline.jobs.folders import in_folders
 from brant.pipeline.jobs.prune import CONSUMER, QUERY, prune
 from brant.pipeline.jobs.topics import Topics
 from brant.pipeline.lake import Lake
@@ -18,11 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["CONSUMER", "QUERY", "prune", "query"]
-
-# A folder's name has at most 255 bytes, and Spark writes each of these characters as three.
-_LONGEST_FOLDER = 240
-_SPELLED_OUT = r"[\"#%'*/:=?\\{\[\]^]"
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def query(spark: SparkSession, project: Project, lake: Lake) -> Query:
@@ -70,18 +64,5 @@ class _Writer:
 
 
 def _as_stored(events: DataFrame) -> DataFrame:
-    """With the columns of bronze. A topic too long for a folder is cut there, and whole in `long_topic`."""
-    topic = F.col("topic")
-    spelled = F.octet_length(F.regexp_replace(topic, _SPELLED_OUT, "%00"))
-    is_unfit = (spelled > _LONGEST_FOLDER) | (topic == _NO_VALUE)
-    short = F.concat(F.substring(topic, 1, 30), F.lit("~"), F.substring(F.sha2(topic, 256), 1, 16))
-    return events.select(
-        "offset",
-        "key",
-        "payload",
-        "created_at",
-        "tenant",
-        F.when(is_unfit, topic).alias("long_topic"),
-        F.when(is_unfit, short).otherwise(topic).alias("topic"),
-        F.to_date("created_at").alias("date"),
-    )
+    """With the columns of bronze."""
+    return in_folders(events.select("offset", "topic", "key", "payload", "created_at", "tenant"), "topic", "created_at")

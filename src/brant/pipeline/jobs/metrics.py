@@ -45,7 +45,7 @@ class _Writer:
         self._lake = lake
         self._checkpoint = checkpoint
         self._window_s = seconds(settings.window)
-        self._lookback_days = -(-seconds(settings.lookback) // _DAY_S)
+        self._lookback_s = seconds(settings.lookback)
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Only the dates of the batch are asked for, and the log knows them: its rows are never read."""
@@ -63,13 +63,13 @@ class _Writer:
         events = self._events(spark, dates)
         if events is not None:
             yield topics, spark.sql(statement("topics", "spark"), window, events=events)
-        jobs = self._events(spark, self._with_days_before(dates), JOB_EVENTS_TOPIC)
+        jobs = self._events(spark, with_days_before(dates, self._lookback_s), JOB_EVENTS_TOPIC)
         if jobs is None:
             return
         lifecycle = spark.sql(statement("lifecycle", "spark"), events=jobs).persist()
         try:
             attempts = spark.sql(
-                statement("attempts", "spark"), window, lifecycle=lifecycle, dates=_as_frame(spark, dates)
+                statement("attempts", "spark"), window, lifecycle=lifecycle, dates=as_frame(spark, dates)
             )
             of_queues = _rates(spark, attempts.withColumn("task", F.lit(None))).drop("task")
             yield queues, spark.sql(statement("queues", "spark"), window, rates=of_queues, lifecycle=lifecycle)
@@ -83,16 +83,17 @@ class _Writer:
         bronze = self._lake.bronze()
         return frame_of(spark, bronze, files_of_dates(bronze, dates, topic), f"{BRONZE_SCHEMA}, batch string")
 
-    def _with_days_before(self, dates: Collection[str]) -> set[str]:
-        """From the earliest to the latest: a job belongs to the date of its end, and may have begun days before."""
-        first = date.fromisoformat(min(dates)) - timedelta(days=self._lookback_days)
-        last = date.fromisoformat(max(dates))
-        return {(first + timedelta(days=day)).isoformat() for day in range((last - first).days + 1)}
-
 
 def _rates(spark: SparkSession, attempts: DataFrame) -> DataFrame:
     return spark.sql(statement("rates", "spark"), attempts=attempts)
 
 
-def _as_frame(spark: SparkSession, dates: Collection[str]) -> DataFrame:
+def as_frame(spark: SparkSession, dates: Collection[str]) -> DataFrame:
     return spark.createDataFrame([(date.fromisoformat(each),) for each in sorted(dates)], f"{PARTITION} date")
+
+
+def with_days_before(dates: Collection[str], lookback_s: int) -> set[str]:
+    """From the earliest to the latest: what belongs to the date of its end may have begun days before."""
+    first = date.fromisoformat(min(dates)) - timedelta(days=-(-lookback_s // _DAY_S))
+    last = date.fromisoformat(max(dates))
+    return {(first + timedelta(days=day)).isoformat() for day in range((last - first).days + 1)}

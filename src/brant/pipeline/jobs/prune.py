@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable
 
 import brant
+from brant.config import without_password
 from brant.pipeline.checkpoint import Checkpoint
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.jobs.topics import Held
 from brant.pipeline.lake import Batch, Lake
 from brant.pipeline.project import Project
-from brant.pipeline.sqlite import SqliteShelf
+from brant.pipeline.shelf import open_shelf
 from brant.pipeline.tables import TABLES
 from brant.pipeline.tenants import Tenants
 
@@ -72,12 +73,12 @@ def _last_pruned(lake: Lake) -> int:
 
 
 def _require_same_file(path: str, up_to: int) -> None:
-    with SqliteShelf(path, TABLES["stream"]) as shelf:
+    with open_shelf(path, TABLES["stream"]) as shelf:
         last = shelf.bounds()[1]
     if last < up_to:
         raise PipelineError(
-            f"{path} ends at event {last}, and was archived up to {up_to}: it is an older copy, whose new events are "
-            "not in the lake. Nothing was deleted"
+            f"{without_password(path)} ends at event {last}, and was archived up to {up_to}: it is an older copy, "
+            "whose new events are not in the lake. Nothing was deleted"
         )
 
 

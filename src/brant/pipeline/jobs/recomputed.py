@@ -1,15 +1,18 @@
-"""Gold tables: computed anew, date by date. How far their sources were read is kept: a run does what changed."""
+"""Tables computed anew, date by date, as gold is. How far their sources were read is kept: a run does what changed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from brant.pipeline.errors import PipelineError
+from brant.pipeline.failures import sentence_of
 from brant.pipeline.lake import Lake, LakeFile, LakeTable
 from brant.pipeline.lake.selection import dates_of, folder_value
+from brant.pipeline.notes import GOLD, Notes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,10 +36,10 @@ class Computed:
 class RecomputedTable:
     """`gold/<name>`, in folders by date, with its file `_brant/gold/<name>.json`."""
 
-    def __init__(self, lake: Lake, name: str) -> None:
+    def __init__(self, lake: Lake, name: str, layer: str = "gold") -> None:
         self._files = lake.files
-        self._path = f"_brant/gold/{name}.json"
-        self.table: LakeTable = lake.table(f"gold/{name}")
+        self._path = f"_brant/{layer}/{name}.json"
+        self.table: LakeTable = lake.table(f"{layer}/{name}")
 
     @property
     def computed(self) -> Computed:
@@ -68,3 +71,17 @@ class RecomputedTable:
 
     def _write(self, computed: Computed) -> None:
         self._files.write(self._path, json.dumps(asdict(computed), indent=1, sort_keys=True).encode())
+
+
+@contextmanager
+def noting(lake: Lake, name: str) -> Iterator[None]:
+    """While a table of gold is computed: when that was, and what went wrong, is noted for `status`."""
+    before = RecomputedTable(lake, name).computed.run
+    try:
+        yield
+    except Exception as error:
+        Notes(lake.files, f"{GOLD}{name}").failed(sentence_of(error))
+        raise
+    after = RecomputedTable(lake, name).computed.run
+    if after != before:
+        Notes(lake.files, f"{GOLD}{name}").progressed(after, 0, 0.0)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import brant
 from brant.clock import Clock
+from brant.config import is_address, without_password
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.failures import sentence_of
 from brant.pipeline.jobs.replay_plan import Asked, Chunk, KeptPlan, Selection, moment
@@ -77,9 +78,10 @@ def replay(
     if rate is not None and not rate > 0:
         raise PipelineError(f"the rate must be more than 0 events a second, not {rate}")
     lake = Lake.of(project)
+    target = _target_database(project, database)
     asked = Asked(
         _checked_target(to),
-        _target_file(project, database),
+        without_password(target),  # it is kept in the lake
         (topics,) if isinstance(topics, str) else tuple(sorted(set(topics))),
         where,
         moment(since, "since"),
@@ -93,9 +95,9 @@ def replay(
     plan = KeptPlan(lake, name)
     with lake.files.locked(plan.lock_path, f"the replay {name!r}"):
         size = max(1, int(min(rate or _MOST_AT_ONCE, _MOST_AT_ONCE)))
-        chunks = _planned(plan, selection, asked, name, size)
+        chunks = _planned(plan, selection, asked, target, name, size)
         pace = _Pace(rate, clock or Clock(), sleep, stop_requested)
-        return _Run(selection, asked, name, chunks).run(pace, on_progress)
+        return _Run(selection, asked, target, name, chunks).run(pace, on_progress)
 
 
 def _checked_target(to: str) -> str:
@@ -105,12 +107,12 @@ def _checked_target(to: str) -> str:
     raise PipelineError(f"to: {to!r} must be stream:NAME, queue:NAME, or stream for each event's own topic")
 
 
-def _target_file(project: Project, database: str | None) -> str:
+def _target_database(project: Project, database: str | None) -> str:
     if database is not None:
-        return os.path.abspath(database)
+        return database if is_address(database) else os.path.abspath(database)
     tenants = Tenants(project.database)
     if tenants.is_many:
-        raise PipelineError(f"{project.database} stands for many databases: say which one the events go to")
+        raise PipelineError(f"{tenants} stands for many databases: say which one the events go to")
     return tenants.path
 
 
@@ -123,10 +125,10 @@ def _counted(selection: Selection, name: str) -> ReplayResult:
     return ReplayResult(name, sum(by_topic.values()), by_topic=by_topic, sample=sample)
 
 
-def _planned(plan: KeptPlan, selection: Selection, asked: Asked, name: str, size: int) -> list[Chunk]:
+def _planned(plan: KeptPlan, selection: Selection, asked: Asked, target: str, name: str, size: int) -> list[Chunk]:
     chunks = plan.load(asked)
     if chunks is None:
-        if _done(asked, name) >= 0:
+        if _done(target, name) >= 0:
             raise PipelineError(
                 f"{asked.database} has events of a replay {name!r} that the lake knows nothing of: choose another id"
             )
@@ -135,11 +137,11 @@ def _planned(plan: KeptPlan, selection: Selection, asked: Asked, name: str, size
     return chunks
 
 
-def _done(asked: Asked, name: str) -> int:
+def _done(target: str, name: str) -> int:
     """The last chunk that is in the target, -1 for none. Only the target itself knows."""
-    if not os.path.exists(asked.database):
+    if not is_address(target) and not os.path.exists(target):
         return -1
-    with brant.open(asked.database) as db:
+    with brant.open(target) as db:
         return last_version(db, _app(name))
 
 
@@ -180,14 +182,15 @@ class _Pace:
 
 
 class _Run:
-    def __init__(self, selection: Selection, asked: Asked, name: str, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, selection: Selection, asked: Asked, target: str, name: str, chunks: Sequence[Chunk]) -> None:
         self._selection = selection
         self._asked = asked
+        self._target = target
         self._name = name
         self._chunks = chunks
 
     def run(self, pace: _Pace, on_progress: Callable[[ReplayResult], None]) -> ReplayResult:
-        done = _done(self._asked, self._name)
+        done = _done(self._target, self._name)
         before = sum(chunk.rows for chunk in self._chunks[: done + 1])
         result = ReplayResult(self._name, sum(chunk.rows for chunk in self._chunks), written_before=before)
         on_progress(result)
@@ -213,7 +216,7 @@ class _Run:
             .select(*columns)
             .write.format("brant")
             .mode("append")
-            .option("path", self._asked.database)
+            .option("path", self._target)
             .option("table", kind)
             .option("txnAppId", _app(self._name))
             .option("txnVersion", number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from brant.pipeline.archives import BY_TARGET, EVENTS
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.lake.batches import Batch, BatchLog, LakeFile
 from brant.pipeline.lake.files import LakeFiles
@@ -19,11 +20,11 @@ VERSION = 1
 _MARKER = "_brant/lake.json"
 _PARQUET, _DELTA = "parquet", "delta"
 
-BRONZE_EVENTS = "bronze/events"
+BRONZE_EVENTS = EVENTS.target
 
 
 class Lake:
-    """A folder of tables: bronze/events, silver/..., quarantine/..., gold/..."""
+    """A folder of tables: bronze/..., silver/..., quarantine/..., gold/..."""
 
     def __init__(self, root: str, *, create: bool = False, format: str = _PARQUET) -> None:  # noqa: A002
         """A lake keeps the format that it was made with: `format` is that of a new one."""
@@ -42,7 +43,8 @@ class Lake:
             )
         return lake
 
-    def table(self, name: str, partition_by: tuple[str, ...] = ("date",)) -> LakeTable:
+    def table(self, name: str) -> LakeTable:
+        partition_by = BY_TARGET[name].partition_by if name in BY_TARGET else ("date",)
         if self.format == _DELTA:
             from brant.pipeline.lake.delta import DeltaLakeTable
 
@@ -50,7 +52,8 @@ class Lake:
         return LakeTable(self.files, name, partition_by)
 
     def bronze(self) -> LakeTable:
-        return self.table(BRONZE_EVENTS, ("topic", "date"))
+        """That of the events."""
+        return self.table(BRONZE_EVENTS)
 
     def tables(self) -> list[LakeTable]:
         """Those that have been written, by name."""
@@ -60,7 +63,7 @@ class Lake:
             for name in self.files.names(layer)
             if not name.startswith(("_", "."))
         ]
-        return [self.bronze() if name == BRONZE_EVENTS else self.table(name) for name in names]
+        return [self.table(name) for name in names]
 
     def _marked(self, create: bool, format: str) -> str:  # noqa: A002
         """Checks the version of the lake, and makes a new one if asked to; tells its format."""

@@ -20,14 +20,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from brant.pipeline.archives import EVENTS
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.lake.batches import BatchLog
 from brant.pipeline.lake.files import LakeFiles
 
 FORMAT = "brant_lake"
-BRONZE_SCHEMA = (
-    "offset bigint, key string, payload string, created_at timestamp, tenant string, topic string, date date"
-)
+BRONZE_SCHEMA = EVENTS.columns
 _ROWS_AT_ONCE = 8192
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from brant.config import without_password
 from brant.pipeline.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def report(project: Project, path: str = "brant-report.html", *, days: int = DAY
     except ImportError as missing:
         raise missing_extra(missing.name or "pyarrow") from missing
     lake = Lake.of(project)
-    text = page(read_gold(lake, days), database=project.database, lake=lake.root)
+    text = page(read_gold(lake, days), database=without_password(project.database), lake=lake.root)
     path = os.path.abspath(path)
     half = f"{path}.half"
     with open(half, "w", encoding="utf-8") as file:

@@ -13,9 +13,10 @@ from pyarrow import parquet as pq
 from brant.pipeline.errors import PipelineError
 from brant.pipeline.lake import Lake
 from brant.pipeline.lake.selection import folder_value
+from brant.pipeline.project import METRICS_TABLES, WEBHOOK_TABLES
 
 Row = dict[str, Any]
-BUILT_IN = ("topics", "queues", "tasks", "dead_letters")
+BUILT_IN = (*METRICS_TABLES, *WEBHOOK_TABLES)
 MOST_POINTS = 120
 _STEPS_S = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 _TRIES = 3
@@ -31,6 +32,9 @@ class Gold:
     queues: Sequence[Row] = ()
     tasks: Sequence[Row] = ()
     dead_letters: Sequence[Row] = ()
+    webhooks: Sequence[Row] = ()
+    webhook_providers: Sequence[Row] = ()
+    webhook_rejects: Sequence[Row] = ()
     others: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
 

@@ -8,16 +8,25 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from html import escape
 
-from brant.pipeline.report.charts import bar, legend, lines, stacks
-from brant.pipeline.report.gold import Gold, Row, Series, Timeline, busiest, by, total, worst
+from brant.pipeline.report.charts import bar, lines, stacks
+from brant.pipeline.report.gold import Gold, Row, Timeline, busiest, by, total, worst
+from brant.pipeline.report.parts import (
+    COLOURS,
+    MOST_LINES,
+    MOST_ROWS,
+    PERCENTILES,
+    chart,
+    left_out,
+    rate,
+    shares,
+    table,
+    tile,
+)
 from brant.pipeline.report.text import duration, moment, number, share, size, step
+from brant.pipeline.report.webhooks import webhook_sections
 
-_MOST_LINES = 5
 _MOST_QUEUES = 4
-_MOST_ROWS = 20
-_COLOURS = ("c1", "c2", "c3", "c4", "c5")
 _JOBS = "_brant:jobs"
-_PERCENTILES = ("p50", "p95", "p99")
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -61,6 +70,7 @@ def _sections(gold: Gold) -> Iterator[str]:
     yield from _latency(gold)
     yield from _work(gold)
     yield from _dead(gold)
+    yield from webhook_sections(gold)
     for name, rows in gold.others.items():
         yield from _other(name, rows)
 
@@ -69,26 +79,14 @@ def _tiles(gold: Gold, events: Sequence[Row]) -> str:
     completed, dead = total(gold.queues, "completed"), total(gold.queues, "dead")
     failed = total(gold.queues, "failed_attempts")
     tiles = [
-        _tile("events published", number(total(events, "events")), size(total(events, "bytes"))),
-        _tile("jobs completed", number(completed), f"{number(total(gold.queues, 'enqueued'))} enqueued"),
-        _tile("success rate", share(_rate(completed, dead)), f"{number(failed)} failed attempts"),
-        _tile("dead letters", number(dead), "", bad=dead > 0),
-        _tile("queue wait p95", duration(worst(gold.queues, "wait_p95_s")), "worst window"),
-        _tile("run time p95", duration(worst(gold.queues, "run_p95_s")), "worst window"),
+        tile("events published", number(total(events, "events")), size(total(events, "bytes"))),
+        tile("jobs completed", number(completed), f"{number(total(gold.queues, 'enqueued'))} enqueued"),
+        tile("success rate", share(rate(completed, dead)), f"{number(failed)} failed attempts"),
+        tile("dead letters", number(dead), "", bad=dead > 0),
+        tile("queue wait p95", duration(worst(gold.queues, "wait_p95_s")), "worst window"),
+        tile("run time p95", duration(worst(gold.queues, "run_p95_s")), "worst window"),
     ]
     return f'<section class="tiles">{"".join(tiles)}</section>'
-
-
-def _tile(name: str, value: str, more: str, *, bad: bool = False) -> str:
-    kind = "value bad" if bad else "value"
-    return (
-        f'<div class="card tile"><div class="name">{name}</div><div class="{kind}">{value}</div>'
-        f'<div class="more">{more}</div></div>'
-    )
-
-
-def _rate(completed: int, dead: int) -> float | None:
-    return completed / (completed + dead) if completed + dead else None
 
 
 def _throughput(gold: Gold, events: Sequence[Row]) -> Iterator[str]:
@@ -98,8 +96,8 @@ def _throughput(gold: Gold, events: Sequence[Row]) -> Iterator[str]:
     charts = []
     note = f"per {step(timeline.step_s)}"
     if events:
-        series, kinds = _by_topic(timeline, events)
-        charts.append(_chart("Events by topic", note, series, kinds, stacks(timeline, series, kinds)))
+        series, kinds = shares(timeline, events, "topic", "events")
+        charts.append(chart("Events by topic", note, series, kinds, stacks(timeline, series, kinds)))
     if gold.queues:
         charts += _job_charts(timeline, gold.queues, note)
     yield f'<h2>Throughput and failures</h2><section class="charts">{"".join(charts)}</section>'
@@ -107,26 +105,14 @@ def _throughput(gold: Gold, events: Sequence[Row]) -> Iterator[str]:
 
 def _job_charts(timeline: Timeline, queues: Sequence[Row], note: str) -> Iterator[str]:
     done = [timeline.sums(queues, "completed", "completed")]
-    yield _chart("Jobs completed", note, done, ["good"], stacks(timeline, done, ["good"]))
+    yield chart("Jobs completed", note, done, ["good"], stacks(timeline, done, ["good"]))
     failed = [timeline.sums(queues, "retries", "tried again"), timeline.sums(queues, "dead", "dead letters")]
-    yield _chart("Failed attempts", note, failed, ["warn", "bad"], stacks(timeline, failed, ["warn", "bad"]))
+    yield chart("Failed attempts", note, failed, ["warn", "bad"], stacks(timeline, failed, ["warn", "bad"]))
     groups = by(queues, "queue")
-    names = busiest(groups, "claimed")[:_MOST_LINES]
+    names = busiest(groups, "claimed")[:MOST_LINES]
     ages = [timeline.worst(groups[name], "oldest_age_s", name) for name in names]
-    kinds = _COLOURS[: len(names)]
-    yield _chart("Oldest waiting job", note, ages, kinds, lines(timeline, ages, kinds, duration))
-
-
-def _by_topic(timeline: Timeline, events: Sequence[Row]) -> tuple[list[Series], list[str]]:
-    """The busiest topics, and the others together."""
-    groups = by(events, "topic")
-    names = busiest(groups, "events")
-    shown = names if len(names) <= _MOST_LINES else names[: _MOST_LINES - 1]
-    series = [timeline.sums(groups[name], "events", name) for name in shown]
-    rest = [row for name in names[len(shown) :] for row in groups[name]]
-    if rest:
-        series.append(timeline.sums(rest, "events", f"{len(names) - len(shown)} others"))
-    return series, [*_COLOURS[: len(shown)], *(["c0"] if rest else [])]
+    kinds = COLOURS[: len(names)]
+    yield chart("Oldest waiting job", note, ages, kinds, lines(timeline, ages, kinds, duration))
 
 
 def _latency(gold: Gold) -> Iterator[str]:
@@ -137,20 +123,13 @@ def _latency(gold: Gold) -> Iterator[str]:
     charts = []
     for name in busiest(groups, "claimed")[:_MOST_QUEUES]:
         for column, title in (("wait", "queue wait"), ("run", "run time")):
-            series = [timeline.worst(groups[name], f"{column}_{p}_s", p) for p in _PERCENTILES]
+            series = [timeline.worst(groups[name], f"{column}_{p}_s", p) for p in PERCENTILES]
             if any(value is not None for each in series for value in each.values):
-                drawn = lines(timeline, series, _PERCENTILES, duration)
+                drawn = lines(timeline, series, PERCENTILES, duration)
                 note = f"worst window per {step(timeline.step_s)}"
-                charts.append(_chart(f"{name}: {title}", note, series, _PERCENTILES, drawn))
+                charts.append(chart(f"{name}: {title}", note, series, PERCENTILES, drawn))
     if charts:
         yield f'<h2>Latency</h2><section class="charts">{"".join(charts)}</section>'
-
-
-def _chart(title: str, note: str, series: Sequence[Series], kinds: Sequence[str], drawn: str) -> str:
-    return (
-        f'<div class="card"><h3>{escape(title)}</h3><p class="note">{escape(note)}</p>'
-        f"{legend(series, kinds)}{drawn}</div>"
-    )
 
 
 def _work(gold: Gold) -> Iterator[str]:
@@ -158,17 +137,17 @@ def _work(gold: Gold) -> Iterator[str]:
         if rows:
             groups = by(rows, column)
             names = busiest(groups, "claimed")
-            cells = [_work_cells(name, groups[name]) for name in names[:_MOST_ROWS]]
+            cells = [_work_cells(name, groups[name]) for name in names[:MOST_ROWS]]
             headers = [title[:-1].lower(), "enqueued", "completed", "failed", "retries", "dead", "success"]
-            yield f"<h2>{title}</h2>" + _table([*headers, "wait p95", "run p95", "run p99"], cells, texts=1)
-            yield _left_out(len(names))
+            yield f"<h2>{title}</h2>" + table([*headers, "wait p95", "run p95", "run p99"], cells, texts=1)
+            yield left_out(len(names))
 
 
 def _work_cells(name: str, rows: Sequence[Row]) -> list[str]:
     counts = [number(total(rows, column)) for column in ("enqueued", "completed", "failed_attempts", "retries", "dead")]
-    rate = share(_rate(total(rows, "completed"), total(rows, "dead")))
+    succeeded = share(rate(total(rows, "completed"), total(rows, "dead")))
     times = [duration(worst(rows, column)) for column in ("wait_p95_s", "run_p95_s", "run_p99_s")]
-    return [escape(name), *counts, rate, *times]
+    return [escape(name), *counts, succeeded, *times]
 
 
 def _dead(gold: Gold) -> Iterator[str]:
@@ -179,11 +158,11 @@ def _dead(gold: Gold) -> Iterator[str]:
         groups.setdefault((str(row.get("queue")), str(row.get("error_class") or "(no error text)")), []).append(row)
     ordered = sorted(groups.items(), key=lambda group: (-total(group[1], "dead"), group[0]))
     most = total(ordered[0][1], "dead")
-    cells = [_dead_cells(queue, kind, rows, most) for (queue, kind), rows in ordered[:_MOST_ROWS]]
-    yield "<h2>Dead letters by kind of error</h2>" + _table(
+    cells = [_dead_cells(queue, kind, rows, most) for (queue, kind), rows in ordered[:MOST_ROWS]]
+    yield "<h2>Dead letters by kind of error</h2>" + table(
         ["error", "queue", "", "jobs", "first seen", "last seen", "samples"], cells, texts=3
     )
-    yield _left_out(len(ordered))
+    yield left_out(len(ordered))
 
 
 def _dead_cells(queue: str, kind: str, rows: Sequence[Row], most: int) -> list[str]:
@@ -210,10 +189,10 @@ def _other(name: str, rows: Sequence[Row]) -> Iterator[str]:
     if not rows:
         yield '<p class="note">No rows in these days.</p>'
         return
-    newest = sorted(rows, key=lambda row: str(row["date"]), reverse=True)[:_MOST_ROWS]
+    newest = sorted(rows, key=lambda row: str(row["date"]), reverse=True)[:MOST_ROWS]
     columns = ["date", *(column for column in rows[0] if column != "date")]
-    yield _table(columns, [[_cell(row.get(column)) for column in columns] for row in newest], texts=len(columns))
-    yield _left_out(len(rows))
+    yield table(columns, [[_cell(row.get(column)) for column in columns] for row in newest], texts=len(columns))
+    yield left_out(len(rows))
 
 
 def _cell(value: object) -> str:
@@ -222,22 +201,3 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return moment(value)
     return "-" if value is None else escape(str(value))
-
-
-def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> str:
-    """The first `texts` columns are texts, the others numbers."""
-    kinds = ["text" if place < texts else "number" for place in range(len(headers))]
-    head = "".join(f'<th class="{kind}">{escape(header)}</th>' for header, kind in zip(headers, kinds, strict=True))
-    body = "".join(
-        "<tr>" + "".join(_td(cell, kind) for cell, kind in zip(row, kinds, strict=True)) + "</tr>" for row in rows
-    )
-    return f'<div class="card scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _td(cell: str, kind: str) -> str:
-    kind = "bars" if cell.startswith('<span class="bar') else kind
-    return f'<td class="{kind}">{cell}</td>'
-
-
-def _left_out(count: int) -> str:
-    return f'<p class="note">{count - _MOST_ROWS} more are not shown.</p>' if count > _MOST_ROWS else ""

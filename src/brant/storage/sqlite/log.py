@@ -12,6 +12,8 @@ _ROWS_A_PAGE = 3
 _CHECKPOINT_PAGES = 1500
 _PAGES_A_LOOK = 100
 _LARGEST_BYTES = 8 * 1024 * 1024
+_PAGE_BYTES = 4096 + 24  # with its header in the log
+_MOST_PAGES_FOR_ONE = 8.0  # other processes write to the log too
 # A reader with an old snapshot blocks a checkpoint: how long to wait for it, and when to try again.
 _PATIENCE_MS = 20
 _PAUSE_S = 1.0
@@ -28,18 +30,22 @@ class Log:
         self._writer = writer
         self._path = path
         self._busy_timeout_ms = busy_timeout_ms
-        self._pages = 0
-        self._next_look = 0
+        self._pages = 0.0
+        self._next_look = 0.0
+        self._began_empty = False
+        self._pages_for_one = 1.0  # how many there really are for one of the estimate
         self._next_checkpoint = 0.0
         self.short_of_room = False
 
     def committed(self, rows_written: int) -> None:
         """Checkpoint now and then."""
-        self._pages += _PAGES_A_COMMIT + rows_written // _ROWS_A_PAGE
+        self._pages += (_PAGES_A_COMMIT + rows_written // _ROWS_A_PAGE) * self._pages_for_one
         if self._pages < self._next_look:
             return
+        size = self._bytes()
+        self._learn(size / _PAGE_BYTES)
         self._next_look = self._pages + _PAGES_A_LOOK
-        too_large = self._bytes() > _LARGEST_BYTES
+        too_large = size > _LARGEST_BYTES
         if (too_large or self._pages > _CHECKPOINT_PAGES) and time.monotonic() > self._next_checkpoint:
             # A log that is overwritten is much faster than one that has to grow anew: shrink it only when it must be.
             self.checkpoint("TRUNCATE" if too_large else "RESTART")
@@ -67,7 +73,14 @@ class Log:
             self._next_checkpoint = time.monotonic() + _PAUSE_S
         else:
             self._pages = self._next_look = 0
+            self._began_empty = mode == "TRUNCATE"
         return not blocked
+
+    def _learn(self, pages: float) -> None:
+        """A log that has grown from nothing tells how many pages the commits of this program really have."""
+        if self._began_empty and pages > self._pages > 0:
+            self._pages_for_one = min(self._pages_for_one * pages / self._pages, _MOST_PAGES_FOR_ONE)
+            self._pages = pages
 
     def _bytes(self) -> int:
         try:

@@ -6,6 +6,26 @@ SELECT
 FROM knocker_events AS e JOIN knocker_endpoints AS n ON n.id = e.endpoint_id
 WHERE e.id = ?1
 
+-- As it is when nobody else is at work on it, and until this transaction ends.
+-- name: event_to_change
+SELECT id, endpoint_id, status, attempt_count, last_error FROM knocker_events WHERE id = ?1
+
+-- One of several handlers that share a transaction.
+-- name: begin_one
+SAVEPOINT inbox_one
+
+-- name: undo_one
+ROLLBACK TO inbox_one
+
+-- name: end_one
+RELEASE inbox_one
+
+-- Nothing, where another job of the event was faster, or an operator.
+-- name: mark_open_handled
+UPDATE knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL
+WHERE id = ?1 AND status NOT IN ('handled', 'ignored')
+RETURNING id
+
 -- name: mark_handled
 UPDATE knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL WHERE id = ?1
 
@@ -39,6 +59,10 @@ UPDATE _brant_inbox_order SET open = 0 WHERE event_id = ?1 RETURNING endpoint_id
 
 -- name: order_of
 SELECT endpoint_id, ordering_key, open FROM _brant_inbox_order WHERE event_id = ?1
+
+-- Of an array of events.
+-- name: orders_of
+SELECT DISTINCT endpoint_id, ordering_key FROM _brant_inbox_order WHERE event_id IN (SELECT value FROM json_each(?1))
 
 -- name: next_of_key
 SELECT event_id, delivery_id FROM _brant_inbox_order

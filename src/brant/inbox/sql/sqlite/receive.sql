@@ -18,16 +18,6 @@ UPDATE knocker_endpoints SET enabled = ?2 WHERE name = ?1 RETURNING id
 -- name: is_enabled
 SELECT enabled FROM knocker_endpoints WHERE id = ?1
 
--- A request of its own inside the transaction that it shares with others.
--- name: begin_one
-SAVEPOINT inbox_one
-
--- name: undo_one
-ROLLBACK TO inbox_one
-
--- name: end_one
-RELEASE inbox_one
-
 -- Nothing is inserted, and nothing returned, when the key is known.
 -- name: insert_event
 INSERT INTO knocker_events (

@@ -214,3 +214,7 @@ SELECT 1 AS found FROM sqlite_schema WHERE type = 'table' AND name = 'knocker_ev
 
 -- name: has_old_layout
 SELECT 1 AS found FROM pragma_table_info('knocker_events') WHERE name = 'signature_valid'
+
+-- Names of things that one transaction at a time may work on: in a file there is no other.
+-- name: hold
+SELECT json_array_length(?1) AS held

@@ -1,0 +1,90 @@
+-- name: event_to_run
+SELECT
+    e.id, n.name AS endpoint, e.endpoint_id, e.received_at, e.provider_event_id, e.provider_delivery_id, e.event_type,
+    e.method, e.headers_json, e.query_json, e.dedupe_key, e.status, e.attempt_count, e.handled_at, e.last_error,
+    length(e.body_blob) AS body_bytes, e.body_blob AS body
+FROM brant.knocker_events AS e JOIN brant.knocker_endpoints AS n ON n.id = e.endpoint_id
+WHERE e.id = ?1
+
+-- As it is when nobody else is at work on it, and until this transaction ends.
+-- name: event_to_change
+SELECT id, endpoint_id, status, attempt_count, last_error FROM brant.knocker_events WHERE id = ?1 FOR NO KEY UPDATE
+
+-- One of several handlers that share a transaction.
+-- name: begin_one
+SAVEPOINT inbox_one
+
+-- name: undo_one
+ROLLBACK TO inbox_one
+
+-- name: end_one
+RELEASE inbox_one
+
+-- Nothing, where another job of the event was faster, or an operator.
+-- name: mark_open_handled
+UPDATE brant.knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL
+WHERE id = ?1 AND status NOT IN ('handled', 'ignored')
+RETURNING id
+
+-- name: mark_handled
+UPDATE brant.knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL WHERE id = ?1
+
+-- name: mark
+UPDATE brant.knocker_events SET status = ?2, attempt_count = ?3, last_error = ?4 WHERE id = ?1
+
+-- name: insert_attempt
+INSERT INTO brant.knocker_attempts (event_id, attempted_at, outcome, error, duration_ms) VALUES (?1, ?2, ?3, ?4, ?5)
+
+-- name: reset_event
+UPDATE brant.knocker_events SET status = 'received', attempt_count = 0, handled_at = NULL, last_error = NULL
+WHERE id = ?1
+
+-- name: live_jobs
+SELECT id FROM brant._honker_live
+WHERE queue = 'knocker.events' AND brant._brant_inbox_event_of(payload) = ?1
+
+-- name: delete_dead_jobs
+DELETE FROM brant._honker_dead WHERE queue = 'knocker.events' AND brant._brant_inbox_event_of(payload) = ?1
+
+-- name: open_order
+INSERT INTO brant._brant_inbox_order (event_id, endpoint_id, ordering_key, delivery_id, open)
+VALUES (?1, ?2, ?3, NULL, 1)
+
+-- name: reopen_order
+UPDATE brant._brant_inbox_order SET open = 1, delivery_id = ?2 WHERE event_id = ?1
+RETURNING endpoint_id, ordering_key
+
+-- name: close_order
+UPDATE brant._brant_inbox_order SET open = 0 WHERE event_id = ?1 RETURNING endpoint_id, ordering_key
+
+-- name: order_of
+SELECT endpoint_id, ordering_key, open FROM brant._brant_inbox_order WHERE event_id = ?1
+
+-- Of an array of events.
+-- name: orders_of
+SELECT DISTINCT endpoint_id, ordering_key FROM brant._brant_inbox_order
+WHERE event_id = ANY (ARRAY(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(?1 AS json))))
+
+-- name: next_of_key
+SELECT event_id, delivery_id FROM brant._brant_inbox_order
+WHERE endpoint_id = ?1 AND ordering_key = ?2 AND open = 1
+ORDER BY event_id LIMIT 1
+
+-- name: key_has_job
+SELECT 1 AS found FROM brant._brant_inbox_order AS o
+WHERE o.endpoint_id = ?1 AND o.ordering_key = ?2 AND o.open = 1
+    AND EXISTS (
+        SELECT 1 FROM brant._honker_live
+        WHERE queue = 'knocker.events' AND brant._brant_inbox_event_of(payload) = o.event_id
+    )
+ORDER BY o.event_id LIMIT 1
+
+-- Those that nobody would ever run: no job, and none before them in their key that has one.
+-- name: events_without_job
+SELECT e.id FROM brant.knocker_events AS e
+WHERE e.status = ?1 AND e.id > ?2
+    AND NOT EXISTS (
+        SELECT 1 FROM brant._honker_live
+        WHERE queue = 'knocker.events' AND brant._brant_inbox_event_of(payload) = e.id
+    )
+ORDER BY e.id LIMIT ?3

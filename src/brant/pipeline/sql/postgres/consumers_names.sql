@@ -1,0 +1,1 @@
+SELECT DISTINCT topic FROM brant._honker_stream_consumers

@@ -1,0 +1,1 @@
+SELECT DISTINCT queue FROM brant._honker_dead

@@ -1,0 +1,1 @@
+SELECT body_blob FROM brant.knocker_deliveries WHERE id = :cursor

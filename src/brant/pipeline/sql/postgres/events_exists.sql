@@ -1,0 +1,1 @@
+SELECT 1 FROM brant.knocker_events LIMIT 1

@@ -1,0 +1,1 @@
+SELECT to_regclass('brant._brant_spark_commits') IS NOT NULL AS found

@@ -1,0 +1,1 @@
+SELECT count(*) FROM brant._honker_notifications WHERE id > :after AND id <= :until

@@ -1,0 +1,1 @@
+SELECT min(id) FROM brant._honker_notifications WHERE channel = :name AND id > :after

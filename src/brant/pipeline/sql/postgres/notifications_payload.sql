@@ -1,0 +1,1 @@
+SELECT payload FROM brant._honker_notifications WHERE id = :cursor

@@ -1,0 +1,1 @@
+SELECT DISTINCT name FROM brant.knocker_endpoints

@@ -1,0 +1,1 @@
+SELECT 1 FROM brant._honker_results LIMIT 1

@@ -1,0 +1,4 @@
+SELECT "offset", topic FROM brant._honker_stream
+WHERE "offset" > :after AND "offset" <= :until
+ORDER BY "offset"
+LIMIT :rows

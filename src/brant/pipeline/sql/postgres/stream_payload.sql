@@ -1,0 +1,1 @@
+SELECT payload FROM brant._honker_stream WHERE "offset" = :cursor

@@ -1,0 +1,1 @@
+SELECT count(*) FROM knocker_attempts WHERE id > :after AND id <= :until

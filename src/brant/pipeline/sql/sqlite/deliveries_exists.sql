@@ -1,1 +1,0 @@
-SELECT 1 FROM knocker_deliveries LIMIT 1

@@ -1,0 +1,1 @@
+SELECT batch, plan FROM _brant_spark_commits WHERE app = ?

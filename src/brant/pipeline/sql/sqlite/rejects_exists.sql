@@ -1,0 +1,1 @@
+SELECT 1 FROM _brant_inbox_rejects LIMIT 1

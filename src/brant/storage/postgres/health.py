@@ -1,0 +1,94 @@
+"""What is wrong with a database on a server, or may become so."""
+
+from __future__ import annotations
+
+import time
+
+from brant.errors import BrantError
+from brant.storage.health import Health
+from brant.storage.postgres.wake import Wake
+from brant.storage.session import Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant.storage.postgres.backend import PostgresStorage
+
+_PATIENCE_S = 60
+_MOST_UNCLAIMED = 1000
+_OLD_TRANSACTION_S = 300
+_HELD_UP_S = 60
+_MANY_DEAD_ROWS = 100_000
+_NEARLY_ALL = 0.9
+
+
+def examine(storage: PostgresStorage, wake: Wake, *, thorough: bool) -> Health:
+    """A quick look; a thorough one looks for what nobody works on, too."""
+    try:
+        before = time.monotonic()
+        with storage.reading() as session:
+            session.value("server_time", {})
+            round_trip_s = time.monotonic() - before
+            problems = [*_usual_problems(session), *(_thorough_problems(session) if thorough else [])]
+            warnings = _warnings(session)
+            facts = {
+                "path": storage.target,
+                "postgres_version": session.value("server_version", {}),
+                "schema": storage.address.schema,
+                "database_bytes": int(session.value("schema_bytes", {"schema": storage.address.schema})),
+                "round_trip_ms": round(round_trip_s * 1000, 2),
+                "watcher": wake.mode,
+            }
+    except BrantError as error:
+        return Health((str(error),), facts={"path": storage.target})
+    if wake.failure:
+        problems.append(f"wake-ups are degraded: {wake.failure}")
+    return Health(tuple(problems), tuple(warnings), facts)
+
+
+def _usual_problems(session: Session) -> list[str]:
+    problems = [
+        f"the schedule {name!r} is parked; update or re-add it" for (name,) in session.rows("parked_schedules", {})
+    ]
+    problems += [
+        f"the connection of {user or 'somebody'} ({program or 'no application name'}, pid {pid}) has had a transaction "
+        f"open for {age:.0f} s ({state}): dead rows can't be removed, and streams may wait for it; end it"
+        for pid, program, user, state, age in session.rows("old_transactions", {"seconds": _OLD_TRANSACTION_S})
+    ]
+    problems += [
+        f"readers of the stream {topic!r} wait for a transaction of {user or 'somebody'} "
+        f"({program or 'no application name'}, pid {pid}) that published to it and is open for {age:.0f} s: end it"
+        for topic, pid, program, user, age in session.rows("streams_held_up", {"seconds": _HELD_UP_S})
+    ]
+    ((used, most),) = session.rows("connections", {})
+    if used > most * _NEARLY_ALL:
+        problems.append(f"{used} of the server's {most} connections are in use; close some, or raise max_connections")
+    return problems
+
+
+def _warnings(session: Session) -> list[str]:
+    found = session.rows("dead_rows", {})
+    if found and found[0][1] > max(_MANY_DEAD_ROWS, 10 * found[0][0]):
+        return [f"the table of live jobs holds {found[0][1]} dead rows: autovacuum is behind or held up; see to it"]
+    return []
+
+
+def _thorough_problems(session: Session) -> list[str]:
+    now = session.now()
+    patience = {"before": now - _PATIENCE_S, "most": _MOST_UNCLAIMED}
+    problems = []
+    ahead = session.last_job_id() / 1_000_000 - now
+    if ahead > _PATIENCE_S:
+        problems.append(f"the newest id is {ahead:.0f} s in the future: the clock was set back; ids go on from there")
+    problems += [
+        f"{count} jobs of the queue {queue!r} have a lease that ran out, and nobody claims them: start a worker"
+        for queue, count in session.rows("abandoned_leases", patience)
+    ]
+    problems += [
+        f"the schedule {name!r} is overdue: no scheduler runs; start one with 'brant schedule run'"
+        for (name,) in session.rows("overdue_schedules", patience)
+    ]
+    problems += [
+        f"the schedule {name!r} feeds the queue {queue!r}, where {count} jobs wait: nobody takes them"
+        for name, queue, count in session.rows("schedules_without_consumers", patience)
+    ]
+    return problems
