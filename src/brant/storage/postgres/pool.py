@@ -1,4 +1,8 @@
-"""Connections of one process to one server: made when needed, kept while they work, never more than so many."""
+"""Connections of one process to one server: made when needed, kept while they work, never more than so many.
+
+By hand, since psycopg_pool connects in threads of its own: whoever waits for one of its connections learns that it took
+too long, not that the password is wrong; a command would start threads to run one statement, and a fork lose them.
+"""
 
 from __future__ import annotations
 
