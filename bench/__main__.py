@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import brant
-from bench import inbox, peers, pipeline, pipeline_live, pipeline_postgres, pipeline_sink, shell, tasks, wake
+from bench import inbox, peers, pipeline, pipeline_live, pipeline_postgres, pipeline_sink, postgres, shell, tasks, wake
 from bench.floor import Floor
 from bench.measure import Case, Outcome, Work, run
 
@@ -96,6 +96,7 @@ def cases(folder: Path, count: int) -> list[Case]:
         replay_case(db, floor, folder),
         *flat_cases(folder, count // 4),
         *shell.cases(folder),
+        *postgres.cases(count),
         *pipeline.cases(folder),
         *pipeline_postgres.cases(),
         *pipeline_sink.cases(folder),

@@ -115,7 +115,7 @@ def clean(address: str) -> bool:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def running_server(settings: str = _SETTINGS) -> Iterator[Server]:
     """The server for this process's tests: one of its own, unless the environment names another."""
     if dsn := os.environ.get("BRANT_TEST_POSTGRES"):
         server = Server(dsn)
@@ -130,8 +130,8 @@ def running_server() -> Iterator[Server]:
         data = Path(tempfile.mkdtemp(prefix="brant-pg-"))
         started = PostgresServer(data, cleanup_mode="delete")
         started.ensure_pgdata_inited()
-        with (data / "postgresql.auto.conf").open("a") as settings:
-            settings.write(_SETTINGS)
+        with (data / "postgresql.auto.conf").open("a") as file:
+            file.write(settings)
         # Everybody is trusted but one user, whose password is asked for.
         access = data / "pg_hba.conf"
         access.write_text(f"local all brant_password scram-sha-256\n{access.read_text()}")

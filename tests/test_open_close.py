@@ -89,7 +89,7 @@ def test_a_uri_without_a_file_is_refused(uri: str) -> None:
 
 
 @pytest.mark.guarantee("G19")
-@pytest.mark.parametrize("path", ["postgresql://localhost/app", "redis://localhost", "nul\0byte.db"])
+@pytest.mark.parametrize("path", ["mysql://localhost/app", "redis://localhost", "nul\0byte.db"])
 def test_a_path_that_can_be_no_file_is_refused(path: str) -> None:
     with pytest.raises(InvalidValue):
         brant.open(path)

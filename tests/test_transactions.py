@@ -313,9 +313,9 @@ def test_many_threads_lose_no_write(db: brant.Database) -> None:
         start.wait()
         for _ in range(25):
             with db.transaction() as tx:
-                note = tx.query("SELECT note FROM orders")[0]["note"]
-                tx.execute("UPDATE orders SET note = ?", [note + 1])
+                note = int(tx.query("SELECT note FROM orders")[0]["note"])
+                tx.execute("UPDATE orders SET note = ?", [str(note + 1)])
 
     for running in [in_thread(count_up) for _ in range(8)]:
         running.result(PATIENCE_S)
-    assert db.query("SELECT note FROM orders") == [{"note": 200}]
+    assert db.query("SELECT note FROM orders") == [{"note": "200"}]

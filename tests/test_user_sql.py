@@ -16,7 +16,7 @@ from brant.errors import BrantError, InvalidValue, StorageError
 @pytest.fixture(autouse=True)
 def _orders(db: brant.Database) -> None:
     with db.transaction() as tx:
-        tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT)")
+        tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, note)")
 
 
 def order_ids(db: brant.Database) -> list[int]:

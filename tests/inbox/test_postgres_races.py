@@ -225,6 +225,34 @@ def test_a_transaction_that_ends_a_deadlock_is_tried_again(inbox: brant.Inbox, p
     assert len(inbox.list_events()) == 2
 
 
+def test_a_handler_that_ends_a_deadlock_runs_again_and_loses_no_attempt(
+    inbox: brant.Inbox, path: str, clock: FakeClock
+) -> None:
+    endpoint = tiny(inbox)
+    with inbox.db.transaction() as tx:
+        tx.execute("CREATE TABLE ledger (id integer, n integer)")
+        tx.execute("INSERT INTO ledger VALUES (1, 0), (2, 0)")
+
+    @endpoint.handle()
+    def handle(event: Event, tx: brant.Transaction) -> None:
+        tx.execute("UPDATE ledger SET n = n + 1 WHERE id = 2")
+        tx.execute("UPDATE ledger SET n = n + 1 WHERE id = 1")
+
+    event_id = send(endpoint, "e1")
+    with psycopg.connect(path) as other:
+        other.execute("SET deadlock_timeout = '1h'")  # so that it is the handler that is undone
+        other.execute("UPDATE ledger SET n = 0 WHERE id = 1")
+        handling = in_thread(work, inbox)
+        wait_until_blocked(path)
+        other.execute("UPDATE ledger SET n = 0 WHERE id = 2")
+        assert handling.result(PATIENCE_S) == {"snooze": 1}
+        other.rollback()
+    assert (status(inbox, event_id), inbox.list_attempts()) == ("received", [])
+    clock.advance(5)
+    work(inbox)
+    assert (status(inbox, event_id), inbox.db.query("SELECT sum(n) AS n FROM ledger")) == ("handled", [{"n": 2}])
+
+
 def test_a_receipt_waits_for_the_disk_even_where_the_server_would_not(path: str) -> None:
     seen: list[str] = []
 
