@@ -39,10 +39,11 @@ def main() -> int:
         with (
             tasks.cases(Path(folder), options.count * 5 // 2) as task_cases,
             inbox.cases(Path(folder), options.count, latencies) as inbox_cases,
+            postgres.cases(options.count) as postgres_cases,
         ):
             outcomes = [
                 run(case, options.rounds)
-                for case in (*cases(Path(folder), options.count), *task_cases, *inbox_cases)
+                for case in (*cases(Path(folder), options.count), *task_cases, *inbox_cases, *postgres_cases)
                 if options.only in case.name
             ]
         print(table(outcomes))
@@ -96,7 +97,6 @@ def cases(folder: Path, count: int) -> list[Case]:
         replay_case(db, floor, folder),
         *flat_cases(folder, count // 4),
         *shell.cases(folder),
-        *postgres.cases(count),
         *pipeline.cases(folder),
         *pipeline_postgres.cases(),
         *pipeline_sink.cases(folder),

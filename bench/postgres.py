@@ -1,15 +1,15 @@
 """Queues on a server: Brant, the bare statements through psycopg, and other queues on Postgres, in turns.
 
-The server is the one that `BENCH_POSTGRES` names, or comes out of a wheel, with its default settings: each commit
-waits for the disk. Every contender has a database of its own there, and one connection.
+The server is the one that `BENCH_POSTGRES` names, or comes out of a wheel and ends with the benchmark. That one does
+not sync its files (`fsync = off`), else a slow disk would hide what the contenders cost; `synchronous_commit` is on for
+all, as by default. Every contender has a database of its own there, and one connection.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from bench import postgres_peers
 from bench.measure import Case, Work
 
 if TYPE_CHECKING:
-    from bench.postgres_floor import PostgresFloor
     from tests.servers import Server
+
+    from bench.postgres_floor import PostgresFloor
 
 NAME = "Postgres: "
 SIZES = (1, 32, 128)
@@ -38,18 +39,17 @@ _BACKLOGS: dict[str, Callable[[brant.Queue], object]] = {
 class Place:
     """The server, and on it a database for each contender: made when first needed, gone with the benchmark."""
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
         self._peers: dict[str, postgres_peers.Peer] = {}
         self._beside: dict[str, brant.Queue] = {}
-        atexit.register(self._stack.close)
 
     @cached_property
     def server(self) -> Server:
         from tests.servers import Server, running_server
 
         named = os.environ.get("BENCH_POSTGRES")
-        return Server(named) if named else self._stack.enter_context(running_server("max_connections = 100\n"))
+        return Server(named) if named else self._stack.enter_context(running_server())
 
     def _new_database(self) -> str:
         return self._stack.enter_context(self.server.new_database())
@@ -92,7 +92,14 @@ def _database_of(queue: brant.Queue) -> str:
     return str(queue.db.query("SELECT current_database() AS name")[0]["name"])
 
 
-def cases(count: int) -> list[Case]:
+@contextmanager
+def cases(count: int) -> Iterator[list[Case]]:
+    """The server and the connections end with the block."""
+    with ExitStack() as stack:
+        yield _cases(Place(stack), count)
+
+
+def _cases(place: Place, count: int) -> list[Case]:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         print(f"{', '.join(missing)} not installed: queues on Postgres are left out")
@@ -103,7 +110,6 @@ def cases(count: int) -> list[Case]:
             print(f"{', '.join(absent)} not installed: {name} is left out")
         else:
             found.append(name)
-    place = Place()
     return [*_enqueue_cases(place, found, count), *_claim_cases(place, found, count), *_flat_cases(place, count // 4)]
 
 

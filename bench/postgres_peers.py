@@ -51,9 +51,11 @@ def procrastinate(address: str, stack: ExitStack) -> Peer:
     @app.task(name="noop", queue="q")
     def noop(n: int) -> None: ...
 
+    hundred: list[dict[str, Any]] = [{"n": 1}] * 100
+
     def hundreds(count: int) -> None:
         for _ in range(count // 100):
-            noop.batch_defer(*({"n": 1} for _ in range(100)))
+            noop.batch_defer(*hundred)
 
     def singly(count: int) -> None:
         for _ in range(count):

@@ -27,7 +27,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Not those that are about files only."""
+    """Not those that are about files only, each of which says why it is."""
+    for item in items:
+        for mark in item.iter_markers("files_only"):
+            if not mark.args:
+                raise pytest.UsageError(f"{item.nodeid}: files_only needs a reason")
     needless = [item for item in items if _is_on_postgres(item) and item.get_closest_marker("files_only")]
     if needless:
         config.hook.pytest_deselected(items=needless)

@@ -7,10 +7,8 @@ import multiprocessing
 import os
 import random
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import pytest
 import brant
 from brant.batch import Batch, BatchCounts
 from brant.testing import FakeClock, pending_payloads
+from tests.plainly import Plain, plain_connection
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.both_backends
@@ -39,9 +38,9 @@ def pair(db: brant.Database, queue: brant.Queue) -> Batch:
 
 
 @pytest.fixture
-def plain(path: Path) -> Iterator[sqlite3.Connection]:
+def plain(path: Path) -> Iterator[Plain]:
     """A connection that knows nothing of Brant."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with plain_connection(path, autocommit=True) as connection:
         yield connection
 
 
@@ -162,8 +161,7 @@ def test_removed_counts_as_cancelled(db: brant.Database, pair: Batch, settle: Ca
 
 
 @pytest.mark.guarantee("G22")
-@pytest.mark.files_only
-def test_plain_sql_settles_too(db: brant.Database, pair: Batch, plain: sqlite3.Connection) -> None:
+def test_plain_sql_settles_too(db: brant.Database, pair: Batch, plain: Plain) -> None:
     first, second = (job.id for job in db.queue("q").claim_batch("w", 2))
     plain.execute("DELETE FROM _honker_live WHERE id = ?", [first])
     plain.execute("BEGIN")
@@ -178,23 +176,20 @@ def test_plain_sql_settles_too(db: brant.Database, pair: Batch, plain: sqlite3.C
     assert callback.ack()
 
 
-@pytest.mark.files_only
-def test_a_delete_of_jobs_that_nobody_claimed_cancels_them(
-    db: brant.Database, pair: Batch, plain: sqlite3.Connection
-) -> None:
+def test_a_delete_of_jobs_that_nobody_claimed_cancels_them(db: brant.Database, pair: Batch, plain: Plain) -> None:
     plain.execute("DELETE FROM _honker_live")
     assert ended(pair) == (0, 0, 2)
     assert len(callbacks(db)) == 1
 
 
-@pytest.mark.files_only
+@pytest.mark.files_only("a server knows the time at which it was settled")
 def test_a_batch_that_plain_sql_settled_is_kept_from_the_first_sweep_on(
     timed: brant.Database, clock: FakeClock, path: Path
 ) -> None:
     queue = timed.queue("q")
     with timed.batch(keep_s=10) as batch:
         queue.enqueue(1, batch=batch)
-    with closing(sqlite3.connect(path, isolation_level=None)) as plain:
+    with plain_connection(path, autocommit=True) as plain:
         plain.execute("DELETE FROM _honker_live")
     assert batch.status().settled_at is None
     timed.vacuum()
@@ -332,7 +327,6 @@ def settle_for_ever(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.guarantee("G22")
-@pytest.mark.files_only
 def test_workers_that_are_killed_leave_right_counts_and_one_callback(path: Path) -> None:
     seed = int(os.environ.get("BRANT_SEED") or secrets.randbits(32))
     print(f"again by BRANT_SEED={seed}")
@@ -371,4 +365,4 @@ def test_workers_that_are_killed_leave_right_counts_and_one_callback(path: Path)
         for numbers in told:
             assert numbers["succeeded"] + numbers["dead"] + numbers["cancelled"] == numbers["total"] == MEMBERS
         assert sum(numbers["dead"] for numbers in told) == queue.stats().dead
-        assert db.query("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+        assert db.health(thorough=True).ok

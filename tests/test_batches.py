@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import brant
 from brant.batch import Batch, BatchCounts
 from brant.errors import TransactionError
 from brant.testing import FakeClock, pending_payloads
+from tests.plainly import plain_connection
 from tests.waiting import PATIENCE_S, in_thread, line_of, python
 
 pytestmark = pytest.mark.both_backends
@@ -72,14 +71,13 @@ def test_an_exception_in_the_block_leaves_nothing(db: brant.Database, queue: bra
     assert pending_payloads(queue) == []
 
 
-@pytest.mark.files_only
 def test_a_batch_commits_with_the_callers_transaction(db: brant.Database, queue: brant.Queue) -> None:
     with pytest.raises(ZeroDivisionError), db.transaction() as tx:
         with db.batch(tx=tx) as lost:
             queue.enqueue("lost", batch=lost)
         raise ZeroDivisionError
     with db.transaction() as tx:
-        tx.execute("CREATE TABLE orders (id)")
+        tx.execute("CREATE TABLE orders (id INTEGER)")
         with db.batch(tx=tx) as kept:
             queue.enqueue("kept", batch=kept)
     assert pending_payloads(queue) == ["kept"]
@@ -99,10 +97,9 @@ def test_a_batch_that_fails_leaves_the_callers_transaction_usable(db: brant.Data
     assert db.batches() == []
 
 
-@pytest.mark.files_only
 def test_a_batch_commits_with_a_plain_connection(path: Path, db: brant.Database, queue: brant.Queue) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        with db.batch(tx=connection) as batch:
+    with plain_connection(path) as connection:
+        with db.batch(tx=connection.tx) as batch:
             queue.enqueue(1, batch=batch)
         assert db.get_batch(batch.id) is None
         connection.commit()
@@ -382,7 +379,7 @@ def test_a_loaded_batch_goes_on(db: brant.Database, queue: brant.Queue, tmp_path
     assert not batch.is_settled
 
 
-@pytest.mark.files_only
+@pytest.mark.files_only("no server has tables of an earlier version")
 def test_a_file_from_before_batches_gets_them(path: Path) -> None:
     with brant.open(path) as old, old.transaction() as tx:
         for name in old.query("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE '%batch%'"):

@@ -17,6 +17,7 @@ import pytest
 import brant
 from brant.errors import DatabaseClosed, DatabaseReplaced
 from brant.testing import FakeClock
+from tests.plainly import plain_connection
 from tests.waiting import PATIENCE_S, in_thread, line_of, python
 
 pytestmark = pytest.mark.both_backends
@@ -318,7 +319,7 @@ def test_queues_streams_and_schedules_send_no_notifications(db: brant.Database) 
 
 
 @pytest.mark.guarantee("G9")
-@pytest.mark.files_only
+@pytest.mark.files_only("a server tells of what Brant wrote, or its SQL functions")
 def test_every_commit_gives_an_update_event(db: brant.Database, path: Path) -> None:
     events = db.update_events()
     assert Path(events.path) == path
@@ -341,16 +342,14 @@ def test_commits_that_nobody_waited_for_are_one_event(db: brant.Database) -> Non
     assert not events.wait(0.7)
 
 
-@pytest.mark.files_only
 def test_a_rollback_and_a_read_are_silent(db: brant.Database, path: Path) -> None:
     events = db.update_events()
     with pytest.raises(ZeroDivisionError), db.transaction() as tx:
         tx.notify("c", 1)
         raise ZeroDivisionError
-    plain = sqlite3.connect(path)
-    plain.execute("INSERT INTO _honker_notifications (channel, payload) VALUES ('c', '1')")
-    plain.rollback()
-    plain.close()
+    with plain_connection(path) as plain:
+        plain.execute("INSERT INTO _honker_notifications (channel, payload) VALUES ('c', '1')")
+        plain.rollback()
     db.query("SELECT 1")
     assert not events.wait(0.7)
 
@@ -371,7 +370,7 @@ def test_update_events_for_a_task_gives_none_until_closed(db: brant.Database) ->
 
 @pytest.mark.guarantee("G10")
 @pytest.mark.parametrize("backend", [None, "poll"])
-@pytest.mark.files_only
+@pytest.mark.files_only("only files are replaced")
 def test_a_replaced_file_raises_in_every_waiter(path: Path, tmp_path: Path, backend: str | None) -> None:
     brant.open(tmp_path / "new.db").close()
     with brant.open(path, watcher_backend=backend) as db:
@@ -391,7 +390,7 @@ def test_a_replaced_file_raises_in_every_waiter(path: Path, tmp_path: Path, back
 
 
 @pytest.mark.guarantee("G10")
-@pytest.mark.files_only
+@pytest.mark.files_only("only files are replaced")
 def test_a_replaced_file_is_not_read_in_the_place_of_the_old_one(path: Path, tmp_path: Path) -> None:
     with brant.open(tmp_path / "new.db") as other:
         other.stream("s").publish("not of this database")

@@ -106,7 +106,6 @@ def test_time_wakes_a_task_that_waits(queue: brant.Queue, clock: FakeClock, what
     assert asyncio.run(scenario()) == 1
 
 
-@pytest.mark.files_only
 def test_the_loop_goes_on_while_a_claim_waits_for_the_write_lock(path: Path, queue: brant.Queue) -> None:
     queue.enqueue(1)
 
@@ -125,7 +124,6 @@ def test_the_loop_goes_on_while_a_claim_waits_for_the_write_lock(path: Path, que
     assert asyncio.run(scenario()) == 1
 
 
-@pytest.mark.files_only
 def test_the_loop_goes_on_while_an_iteration_is_closed_under_a_write_lock(path: Path, queue: brant.Queue) -> None:
     queue.enqueue(1)
 
@@ -159,7 +157,6 @@ async def cancelled_with_a_job_in_hand(claims: AsyncIterator[brant.Job], path: P
     return executor
 
 
-@pytest.mark.files_only
 def test_a_cancelled_step_loses_no_job(path: Path, queue: brant.Queue) -> None:
     job_id = queue.enqueue("kept")
 
@@ -186,7 +183,6 @@ def test_a_step_cancelled_while_it_waits_leaves_the_wake_for_the_next(queue: bra
     assert asyncio.run(scenario()) == 1
 
 
-@pytest.mark.files_only
 def test_close_gives_back_a_job_that_was_claimed_and_not_handed_out(path: Path, queue: brant.Queue) -> None:
     job_id = queue.enqueue(1)
 
@@ -204,7 +200,6 @@ def test_close_gives_back_a_job_that_was_claimed_and_not_handed_out(path: Path, 
 
 
 @pytest.mark.guarantee("G4")
-@pytest.mark.files_only
 def test_close_gives_back_nothing_that_a_namesake_holds_by_now(
     path: Path, queue: brant.Queue, clock: FakeClock
 ) -> None:

@@ -87,7 +87,7 @@ def test_a_commit_of_another_database_of_the_file_wakes_it(
 
 @pytest.mark.guarantee("G9")
 @pytest.mark.parametrize("watcher", ["kernel", "poll"])
-@pytest.mark.files_only
+@pytest.mark.files_only("a server tells of what Brant wrote, or its SQL functions")
 def test_plain_sql_on_another_connection_wakes_it(path: Path, watcher: str) -> None:
     clock = ObservedClock()
     with brant.open(path, watcher_backend=watcher, clock=clock) as db:
@@ -249,7 +249,6 @@ def test_closing_the_database_ends_a_waiter_with_an_error(path: Path) -> None:
         waiting.result(PATIENCE_S)
 
 
-@pytest.mark.files_only
 def test_a_busy_database_is_an_error_after_which_the_iteration_goes_on(path: Path) -> None:
     with brant.open(path, busy_timeout_ms=0) as db:
         db.queue("q").enqueue(1)

@@ -13,6 +13,7 @@ import pytest
 import brant
 from brant.limit import Limit
 from brant.testing import FakeClock
+from tests.plainly import plain_connection
 from tests.waiting import PATIENCE_S, in_thread, line_of, python
 
 pytestmark = pytest.mark.both_backends
@@ -135,10 +136,9 @@ def test_a_zombies_late_ack_frees_nothing(queue: brant.Queue, clock: FakeClock) 
 
 
 @pytest.mark.guarantee("G23")
-@pytest.mark.files_only
 def test_room_is_made_by_whoever_ends_the_job(queue: brant.Queue, path: Path) -> None:
     [waiting] = held_back(queue)
-    with closing(sqlite3.connect(path)) as plain, plain:
+    with plain_connection(path) as plain:
         plain.execute("DELETE FROM _honker_live WHERE state = 'processing'")
         plain.commit()
     [job] = queue.claim_batch("w", 5)
@@ -146,10 +146,9 @@ def test_room_is_made_by_whoever_ends_the_job(queue: brant.Queue, path: Path) ->
 
 
 @pytest.mark.guarantee("G23")
-@pytest.mark.files_only
 def test_what_others_claim_takes_room(queue: brant.Queue, path: Path, clock: FakeClock) -> None:
     ids = queue.enqueue_many(range(2), limit=ONE)
-    with closing(sqlite3.connect(path)) as plain, plain:
+    with plain_connection(path) as plain:
         plain.execute(
             "UPDATE _honker_live SET state = 'processing', worker_id = 'honker', claim_expires_at = ? WHERE id = ?",
             [int(clock.now()) + 60, ids[0]],
@@ -376,7 +375,7 @@ def test_nothing_is_left_of_a_key_that_nobody_uses(queue: brant.Queue, clock: Fa
 # Files and dumps of earlier versions
 
 
-@pytest.mark.files_only
+@pytest.mark.files_only("no server has tables of an earlier version")
 def test_a_file_of_an_earlier_version_gets_the_tables(path: Path) -> None:
     brant.open(path).close()
     with closing(sqlite3.connect(path)) as plain, plain:

@@ -233,7 +233,6 @@ def test_whoever_asked_is_told_of_the_loss(db: brant.Database) -> None:
         assert told.wait(PATIENCE_S)
 
 
-@pytest.mark.files_only
 def test_a_renewal_that_can_not_reach_the_database_is_tried_again(path: Path) -> None:
     warnings = Warnings("brant.lock")
     with brant.open(path, busy_timeout_ms=0) as db, db.lock("job", ttl=2.4) as lock:
@@ -292,7 +291,6 @@ def test_waiting_ends_with_the_time_given(timed: brant.Database, clock: FakeCloc
 
 
 @pytest.mark.guarantee("G8")
-@pytest.mark.files_only
 def test_who_waits_for_a_lock_does_not_wait_for_a_writer(db: brant.Database, path: Path) -> None:
     def take() -> None:
         with db.lock("job", wait=0.5):

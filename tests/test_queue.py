@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import brant
 from brant.testing import FakeClock, pending_payloads
+from tests.plainly import plain_connection
 
 pytestmark = pytest.mark.both_backends
 
@@ -325,17 +326,13 @@ def test_a_job_exists_if_and_only_if_its_transaction_commits(db: brant.Database,
 
 
 @pytest.mark.guarantee("G1")
-@pytest.mark.files_only
-def test_a_job_commits_with_the_callers_own_connection(db: brant.Database) -> None:
+def test_a_job_commits_with_the_callers_own_connection(db: brant.Database, path: Path) -> None:
     queue = db.queue("q")
-    own = sqlite3.connect(db.path)
-    try:
-        queue.enqueue("kept", tx=own)
+    with plain_connection(path) as own:
+        queue.enqueue("kept", tx=own.tx)
         own.commit()
-        queue.enqueue("lost", tx=own)
+        queue.enqueue("lost", tx=own.tx)
         own.rollback()
-    finally:
-        own.close()
     assert pending_payloads(queue) == ["kept"]
 
 

@@ -247,7 +247,6 @@ def test_broadcast_ignores_aliases(db: brant.Database) -> None:
 
 
 @pytest.mark.guarantee("G8")
-@pytest.mark.files_only
 def test_looking_at_queues_and_aliases_does_not_wait_for_a_writer(db: brant.Database, path: Path) -> None:
     db.queue("q").write("x")
     db.add_alias("a", "q")

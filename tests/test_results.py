@@ -181,7 +181,6 @@ def test_a_result_wins_over_the_death_of_its_job(queue: brant.Queue) -> None:
 
 
 @pytest.mark.guarantee("G8")
-@pytest.mark.files_only
 def test_waiting_for_a_result_needs_no_write_lock(path: Path) -> None:
     with brant.open(path, busy_timeout_ms=0) as db:
         db.queue("q").save_result(1, "there")

@@ -275,7 +275,6 @@ def test_a_bad_schedule_does_not_stop_the_others(timed: brant.Database, clock: F
     run(test())
 
 
-@pytest.mark.files_only
 def test_another_s_long_write_does_not_end_it(path: Path) -> None:
     async def test(db: brant.Database, clock: FakeClock) -> None:
         scheduler = db.scheduler()

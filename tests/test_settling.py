@@ -118,7 +118,7 @@ def test_a_failed_job_is_a_dead_letter_though_attempts_are_left(queue: brant.Que
     [
         "",
         "naïve 😀",
-        pytest.param("nul \x00", marks=pytest.mark.files_only),
+        pytest.param("nul \x00", marks=pytest.mark.files_only("a server stores no NUL")),
         "x" * 100_000,
         ValueError("an exception"),
         None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import brant
 from brant.errors import QueueNameError
 from brant.testing import FakeClock
+from tests.plainly import plain_connection
 
 pytestmark = pytest.mark.both_backends
 
@@ -302,7 +302,6 @@ def test_a_paused_queue_hands_out_no_message(db: brant.Database) -> None:
 
 
 @pytest.mark.guarantee("G1")
-@pytest.mark.files_only
 def test_verbs_take_part_in_the_callers_transaction(db: brant.Database, path: Path) -> None:
     queue = db.queue("joined")
     ids = _written(queue)
@@ -314,8 +313,7 @@ def test_verbs_take_part_in_the_callers_transaction(db: brant.Database, path: Pa
         queue.write("never", tx=tx)
         raise ZeroDivisionError
     assert queue.peek_many() == ["0", "1", "2", "3", "4"]
-    mine = sqlite3.connect(path)
-    assert queue.read(tx=mine) == "0"
-    mine.commit()
-    mine.close()
+    with plain_connection(path) as mine:
+        assert queue.read(tx=mine.tx) == "0"
+        mine.commit()
     assert queue.peek() == "1"

@@ -113,7 +113,6 @@ READS = {
 
 @pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("read", READS)
-@pytest.mark.files_only
 def test_reading_never_waits_for_the_write_lock(path: Path, read: str) -> None:
     with brant.open(path, busy_timeout_ms=0) as db:
         queue = db.queue("q")

@@ -45,7 +45,11 @@ KEYS = [None, "", "42", "é ✓ 😀", "a\nb", "a\0b", "null", '"quoted"', "x" *
 
 
 @pytest.mark.parametrize(
-    "key", [pytest.param(key, marks=pytest.mark.files_only) if key and "\0" in key else key for key in KEYS]
+    "key",
+    [
+        pytest.param(key, marks=pytest.mark.files_only("a server stores no NUL")) if key and "\0" in key else key
+        for key in KEYS
+    ],
 )
 def test_a_key_comes_back_as_it_was(db: brant.Database, key: str | None) -> None:
     stream = db.stream("s")
@@ -106,17 +110,25 @@ def test_the_same_name_is_the_same_stream_also_inside_a_transaction(db: brant.Da
 
 
 @pytest.mark.guarantee("G1")
-@pytest.mark.files_only
-def test_a_rolled_back_event_never_was_and_leaves_no_gap(db: brant.Database) -> None:
+def test_a_rolled_back_event_never_was(db: brant.Database) -> None:
     stream = db.stream("s")
     stream.publish("first")
     with pytest.raises(ZeroDivisionError), db.transaction() as tx:
         assert stream.publish("never", tx=tx) == 2
         stream.save_offset("c", 1, tx=tx)
         raise ZeroDivisionError
-    assert stream.publish("second") == 2
-    assert [event.payload for event in stream.read()] == ["first", "second"]
+    second = stream.publish("second")
+    assert [(event.offset, event.payload) for event in stream.read()] == [(1, "first"), (second, "second")]
     assert stream.consumers() == []
+
+
+@pytest.mark.files_only("others may have published meanwhile on a server, where offsets have gaps")
+def test_a_rolled_back_event_leaves_no_gap(db: brant.Database) -> None:
+    stream = db.stream("s")
+    with pytest.raises(ZeroDivisionError), db.transaction() as tx:
+        stream.publish("never", tx=tx)
+        raise ZeroDivisionError
+    assert stream.publish("first") == 1
 
 
 def test_read_gives_what_is_behind_an_offset(db: brant.Database) -> None:
@@ -263,7 +275,6 @@ def test_a_prune_that_is_rolled_back_deletes_nothing(db: brant.Database) -> None
 
 
 @pytest.mark.guarantee("G8")
-@pytest.mark.files_only
 def test_reading_does_not_wait_for_a_writer(db: brant.Database, path: Path) -> None:
     stream = db.stream("s")
     stream.publish(1)

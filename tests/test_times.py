@@ -266,7 +266,6 @@ def test_the_next_claim_of_a_held_job_is_the_second_after_its_lease(
     assert next_claim_at(timed) == 0
 
 
-@pytest.mark.files_only
 def test_the_next_claim_of_a_fractional_lease_is_its_end(timed: brant.Database) -> None:
     queue = timed.queue("q")
     queue.enqueue(1)

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import psycopg
+
 from brant.testing import FakeClock
+from tests.plainly import is_server
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,6 +99,10 @@ def quick_switches() -> Iterator[None]:
 @contextmanager
 def write_lock_held(path: Path) -> Iterator[None]:
     """Another connection is in the middle of a write."""
+    if is_server(path):
+        with _tables_locked(str(path)):
+            yield
+        return
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         other.execute("BEGIN IMMEDIATE")
@@ -102,6 +110,29 @@ def write_lock_held(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
     finally:
         other.close()
+
+
+_LOCKS = """
+SELECT 'LOCK TABLE ' || string_agg(format('brant.%I', tablename), ', ') || ' IN EXCLUSIVE MODE NOWAIT'
+FROM pg_tables WHERE schemaname = 'brant'
+"""
+
+
+@contextmanager
+def _tables_locked(address: str) -> Iterator[None]:
+    """The same on a server, where a write locks rows alone: every table against every write."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    with psycopg.connect(address) as other:
+        ((statement,),) = other.execute(_LOCKS).fetchall()
+        while True:
+            try:
+                other.execute(statement)
+                break
+            except psycopg.errors.LockNotAvailable:  # not to wait for those who would then wait for this one
+                other.rollback()
+                assert time.monotonic() < give_up_at, "somebody writes all the time"
+        yield
+        other.rollback()
 
 
 @contextmanager

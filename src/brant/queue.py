@@ -11,7 +11,7 @@ from brant.job import Job
 from brant.limit import LimitVerbs, limit_of_jobs
 from brant.result import ResultVerbs
 from brant.shell import ShellVerbs
-from brant.transaction import writing
+from brant.transaction import writing, writing_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
         if limit is not None:
             options["limit"] = limit_of_jobs(limit)
         if batch is None:
-            with writing(self.db._storage, tx) as session:
+            with writing_once(self.db._storage, tx) as session:
                 return session.enqueue(self.name, text, **options)
         with self._adding_to(batch, tx) as (session, members):
             job_id = session.enqueue(self.name, text, **options)
@@ -128,7 +128,7 @@ class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
         if not texts:
             return []
         if batch is None:
-            with writing(self.db._storage, tx) as session:
+            with writing_once(self.db._storage, tx) as session:
                 return session.enqueue_many(self.name, texts, **options)
         with self._adding_to(batch, tx) as (session, members):
             ids = session.enqueue_many(self.name, texts, **options)
@@ -181,7 +181,7 @@ class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
         lease = self.visibility_timeout_s if lease_s is None else seconds(lease_s, "lease_s", minimum=0)
         if n <= 0:
             return []
-        with writing(self.db._storage, tx) as session:
+        with writing_once(self.db._storage, tx) as session:
             return self._claimed_in(session, worker_id, n, lease)
 
     def _claimed_in(self, session: Session, worker_id: str, n: int, lease: float) -> list[Job]:
@@ -206,7 +206,7 @@ class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
     def ack(self, job_id: int, worker_id: str, *, attempt: int | None = None, tx: object | None = None) -> bool:
         """Done: the job is gone. False when this worker does not hold it (any more)."""
         claim = _claim(job_id, worker_id)
-        with writing(self.db._storage, tx) as session:
+        with writing_once(self.db._storage, tx) as session:
             return session.ack(*claim, attempt)
 
     def ack_batch(self, job_ids: Iterable[int], worker_id: str, *, tx: object | None = None) -> int:
@@ -215,7 +215,7 @@ class Queue(LimitVerbs, ResultVerbs, ShellVerbs, TaskVerbs):
         text_id(worker_id, "worker_id")
         if not ids:
             return 0
-        with writing(self.db._storage, tx) as session:
+        with writing_once(self.db._storage, tx) as session:
             return session.ack_many(ids, worker_id)
 
     def retry(

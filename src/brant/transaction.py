@@ -96,6 +96,11 @@ def writing(storage: Storage, tx: object | None) -> AbstractContextManager[Sessi
     return _part_of(storage.adopt(tx))
 
 
+def writing_once(storage: Storage, tx: object | None) -> AbstractContextManager[Session]:
+    """As `writing`, for a block that calls one verb and no more."""
+    return storage.alone() if tx is None else writing(storage, tx)
+
+
 @contextmanager
 def _part_of(session: Session) -> Iterator[Session]:
     # A savepoint, so that a verb that fails leaves nothing of itself in a transaction that goes on.

@@ -17,6 +17,8 @@ from brant.cli.terminal import ago
 from brant.testing import FakeClock
 from tests.cli.conftest import COMMAND, Run, clean_environment
 
+pytestmark = pytest.mark.both_backends
+
 LONG_AGO = 1_700_000_000
 OnTerminal = Callable[..., "tuple[int, str]"]
 

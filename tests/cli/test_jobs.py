@@ -15,6 +15,8 @@ import pytest
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 
+pytestmark = pytest.mark.both_backends
+
 SETTLING = ("ack", "retry", "fail", "heartbeat")
 
 

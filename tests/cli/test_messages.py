@@ -14,6 +14,8 @@ import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 from tests.cli.processes import running
 
+pytestmark = pytest.mark.both_backends
+
 MAX = {"BRANT_MAX_MESSAGE_SIZE": "10"}
 
 

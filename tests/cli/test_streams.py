@@ -14,6 +14,8 @@ import pytest
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 
+pytestmark = pytest.mark.both_backends
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[brant.Database]:

@@ -97,7 +97,6 @@ def test_an_id_of_a_deleted_event_is_not_given_out_again(inbox: brant.Inbox, cop
         assert send(tiny(loaded), "e2") > last
 
 
-@pytest.mark.files_only
 def test_without_an_inbox_a_dump_makes_none(db: brant.Database, copy: brant.Database) -> None:
     db.queue("q").enqueue(1)
     copy.load(db.dump())

@@ -69,7 +69,7 @@ def test_an_older_checkpoint_that_was_put_back_is_refused(path: Path, checkpoint
     assert payloads(path) == ["0", "1", "2"]
 
 
-@pytest.mark.files_only
+@pytest.mark.files_only("a database on a server is not made by whoever writes first")
 def test_a_plan_that_is_gone_is_refused(path: Path, checkpoint: FakeCheckpoint) -> None:
     (checkpoint.folder / "offsets" / "0").unlink()
 
@@ -122,7 +122,6 @@ def test_without_fail_on_data_loss_it_goes_on(path: Path, checkpoint: FakeCheckp
     assert payloads(path) == ["2", "5"]
 
 
-@pytest.mark.files_only
 def test_a_committer_whose_driver_died_long_ago_writes_nothing_twice(path: Path, checkpoint: FakeCheckpoint) -> None:
     run_batch(path, checkpoint, 0, ["0"])
     writer = plan_stream("value string", path=path, topic="t", checkpointLocation=checkpoint.folder)

@@ -124,7 +124,7 @@ def test_the_life_of_the_jobs_of_some_queues(timed: brant.Database, path: Path) 
     assert [row["queue"] for row in rows(path, table="jobs", subscribe="a,c", fetchSize=1)] == ["a", "c"]
 
 
-@pytest.mark.files_only
+@pytest.mark.files_only("a server stores only text as text")
 def test_a_broken_lifecycle_event_is_a_row_of_nulls(db: brant.Database, path: Path) -> None:
     other = sqlite3.connect(path)
     for payload in ("'{'", "'3'", "x'ff'", '\'{"event": "odd", "at": "x"}\''):
@@ -149,7 +149,7 @@ def test_a_table_that_changes_in_place_is_one_slice_a_file(db: brant.Database, p
     assert len(rows(path, table="queue", minPartitions=8, fetchSize=10)) == 500
 
 
-@pytest.mark.files_only
+@pytest.mark.files_only("a server's columns have types")
 def test_values_of_another_type_than_the_column_do_not_stop_the_read(db: brant.Database, path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("INSERT INTO _honker_live (queue, payload, priority, run_at) VALUES ('q', x'ff', 'high', 1.5)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 
@@ -42,6 +43,24 @@ def test_transactions_run_side_by_side(db: brant.Database) -> None:
 
     at_once(3, write)
     assert queue.stats().pending == 3
+
+
+def test_transactions_of_two_tasks_of_one_event_loop_run_side_by_side(db: brant.Database) -> None:
+    queue = db.queue("q")
+
+    async def both() -> None:
+        met = asyncio.Barrier(2)
+
+        async def write(number: int) -> None:
+            with db.transaction() as tx:
+                queue.enqueue(number, tx=tx)
+                await met.wait()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(write(1), write(2))
+
+    asyncio.run(both())
+    assert queue.stats().pending == 2
 
 
 def test_a_long_transaction_holds_up_nobody_elses_work(db: brant.Database) -> None:
@@ -171,3 +190,15 @@ def test_a_nested_transaction_is_refused_in_a_thread_and_not_beside_it(db: brant
         with pytest.raises(TransactionError, match="nested"), db.transaction():
             pass
         assert in_thread(lambda: db.queue_names()).result(PATIENCE_S) == []
+
+
+@pytest.mark.parametrize("verb", ["retry", "fail"])
+def test_a_nul_in_the_text_of_an_error_is_shown_and_does_not_keep_the_job_alive(db: brant.Database, verb: str) -> None:
+    queue = db.queue("q")
+    job_id = queue.enqueue(1, max_attempts=1)
+    job = queue.claim_one("w")
+    assert job is not None
+    getattr(job, verb)(*([0] if verb == "retry" else []), "a\0b")
+    letter = queue.get_dead(job_id)
+    assert letter is not None
+    assert letter.last_error == "a\\x00b"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,44 +12,39 @@ import brant
 from brant.tasks import TaskSpec
 from brant.worker import WorkerEvent
 from brant.worker.events import Observers
+from tests.plainly import note_transactions, refusing
 from tests.waiting import PATIENCE_S
 from tests.worker.observing import running, start
 
 JOBS = 40
 
 
-@pytest.mark.files_only
 def test_a_job_is_acked_and_the_next_one_claimed_in_one_commit(db: brant.Database) -> None:
-    statements: list[str] = []
-    writer: sqlite3.Connection = db._storage._writer  # type: ignore[attr-defined]
     task = db.queue("q").task("note")(lambda: 1)
     calls = [task() for _ in range(JOBS)]
-    writer.set_trace_callback(statements.append)
+    begun = note_transactions(db)
     with running(db, slots=1):
         assert calls[-1].get(PATIENCE_S) == 1
     # One for each job, one for the first claim, and a few that find nothing more or that renew.
-    assert JOBS < sum(sql.startswith("BEGIN") for sql in statements) < 1.5 * JOBS
+    assert JOBS < len(begun) < 1.5 * JOBS
 
 
-@pytest.mark.files_only
 def test_a_claim_that_fails_spoils_no_ack(db: brant.Database) -> None:
     q = db.queue("q")
+    no_claims = ExitStack()
 
     @q.task
     def break_claims() -> str:
-        with db.transaction() as tx:
-            tx.execute(
-                "CREATE TRIGGER no_claims BEFORE UPDATE OF state ON _honker_live WHEN NEW.state = 'processing' "
-                "BEGIN SELECT raise(ABORT, 'no claims today'); END"
-            )
+        no_claims.enter_context(
+            refusing(db, "BEFORE UPDATE OF state", "_honker_live", "no claims today", "NEW.state = 'processing'")
+        )
         return "done"
 
     first, second = break_claims(), q.task("second")(lambda: "done too")()
     with running(db, slots=1) as crew:
         assert first.get(PATIENCE_S) == "done"
         assert "no claims today" in str(crew.wait("trouble")[0].error)
-        with db.transaction() as tx:
-            tx.execute("DROP TRIGGER no_claims")
+        no_claims.close()
         assert second.get(PATIENCE_S) == "done too"
     assert [event.attempt for event in crew.heard.all("start")] == [1, 1]
 

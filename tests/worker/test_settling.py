@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 import brant
 from brant.outcomes import Retry
+from tests.plainly import note_transactions, refusing
 from tests.waiting import PATIENCE_S, write_lock_held
 from tests.worker.observing import RunningWorker, running
 
@@ -46,14 +46,6 @@ class Together:
                 assert self._left.acquire(timeout=PATIENCE_S)
 
 
-def note_transactions(db: brant.Database) -> list[str]:
-    begins: list[str] = []
-    writer: sqlite3.Connection = db._storage._writer  # type: ignore[attr-defined]
-    writer.set_trace_callback(lambda sql: begins.append(sql) if sql.startswith("BEGIN") else None)
-    return begins
-
-
-@pytest.mark.files_only
 def test_jobs_that_end_together_are_settled_in_few_commits(db: brant.Database, path: Path) -> None:
     together = Together(db, path, list(range(JOBS)))
     with running(db, slots=JOBS) as crew:
@@ -67,23 +59,19 @@ def test_jobs_that_end_together_are_settled_in_few_commits(db: brant.Database, p
     assert db.queue("q").stats().total == 0
 
 
-@pytest.mark.files_only
 def test_a_result_that_the_database_refuses_holds_up_no_other(db: brant.Database, path: Path) -> None:
     together = Together(db, path, [1, "too long" * 10_000, 3, 4])
-    writer: sqlite3.Connection = db._storage._writer  # type: ignore[attr-defined]
     with running(db, slots=4) as crew:
         crew.wait("start", 4)
-        usual = writer.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 40_000)
-        together.end(crew)
-        assert [together.calls[number].get(PATIENCE_S) for number in (0, 2, 3)] == [1, 3, 4]
-        assert {event.job_id for event in crew.wait("trouble")} == {together.calls[1].id}
-        assert len(crew.wait("success", 3)) == 3
-        writer.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, usual)
+        with refusing(db, "BEFORE INSERT", "_honker_results", "too long", "length(NEW.value) > 40000"):
+            together.end(crew)
+            assert [together.calls[number].get(PATIENCE_S) for number in (0, 2, 3)] == [1, 3, 4]
+            assert {event.job_id for event in crew.wait("trouble")} == {together.calls[1].id}
+            assert len(crew.wait("success", 3)) == 3
         assert together.calls[1].get(PATIENCE_S) == "too long" * 10_000
     assert len(crew.heard.all("start")) == 4
 
 
-@pytest.mark.files_only
 def test_an_outcome_that_makes_no_sense_holds_up_no_other(db: brant.Database, path: Path) -> None:
     together = Together(db, path, [1, Retry(float("nan")), 3])
     with running(db, slots=3) as crew:
@@ -94,7 +82,6 @@ def test_an_outcome_that_makes_no_sense_holds_up_no_other(db: brant.Database, pa
     assert "bad Retry" in str(event.error)
 
 
-@pytest.mark.files_only
 def test_a_claim_that_was_lost_costs_the_others_of_its_commit_nothing(db: brant.Database, path: Path) -> None:
     together = Together(db, path, ["a", "b", "c"])
     with running(db, slots=3) as crew:

@@ -119,7 +119,6 @@ def test_jobs_that_are_claimed_while_the_worker_stops_are_given_back(db: brant.D
 
 
 @pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.files_only
 def test_a_claim_that_is_cancelled_half_way_is_given_back(path: Path, times: int) -> None:
     async def test() -> None:
         clock = ObservedClock()

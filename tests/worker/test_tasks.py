@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import brant
 from brant.tasks import registry
 from brant.testing import FakeClock, pending_payloads
 from brant.worker import current_task
+from tests.plainly import plain_connection
 from tests.waiting import PATIENCE_S
 from tests.worker.observing import running
 
@@ -124,7 +124,6 @@ def test_enqueue_takes_the_options_of_a_job(timed: brant.Database, clock: FakeCl
     assert special["payload"] == '{"__honker_task__": {"task": "sum", "args": [1], "kwargs": {"b": 2}}}'
 
 
-@pytest.mark.files_only
 def test_a_call_commits_with_the_callers_transaction(db: brant.Database, path: Path) -> None:
     q = db.queue("q")
     task = q.task(add)
@@ -132,10 +131,10 @@ def test_a_call_commits_with_the_callers_transaction(db: brant.Database, path: P
         task.enqueue(1, tx=tx)
         raise LookupError
     assert q.stats().total == 0
-    with sqlite3.connect(path) as own:
-        task.enqueue(2, tx=own)
+    with plain_connection(path) as own:
+        task.enqueue(2, tx=own.tx)
         assert q.stats().total == 0
-    own.close()
+        own.commit()
     assert q.stats().total == 1
 
 

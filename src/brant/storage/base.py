@@ -158,6 +158,10 @@ class Storage(ABC):
     def transaction(self) -> AbstractContextManager[Session]:
         """A write transaction: commits at the end of the block, rolls back on an exception."""
 
+    def alone(self) -> AbstractContextManager[Session]:
+        """As `transaction()`, for a block of one verb and nothing else: a backend may know a shorter way."""
+        return self.transaction()
+
     @abstractmethod
     def reading(self) -> AbstractContextManager[Session]:
         """A session that reads, and never takes or waits for the write lock."""

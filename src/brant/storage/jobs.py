@@ -15,7 +15,7 @@ EXPIRED = "expired"
 TASK_ENVELOPE = "__honker_task__"
 
 # Bounds the size of one statement's JSON argument and the time that one statement holds the loop.
-_ENQUEUE_CHUNK = 5_000
+ENQUEUE_CHUNK = 5_000
 # So many expired rows are cheap to step over and are left for the sweep; more would make claims slow.
 _FEW_EXPIRED = 99
 
@@ -85,8 +85,8 @@ class JobVerbs(LimitVerbs):
         if expires_at is not None:
             params["expires_at"] = expires_at
         ids: list[int] = []
-        for start in range(0, len(payloads), _ENQUEUE_CHUNK):
-            params["payloads"] = json.dumps(payloads[start : start + _ENQUEUE_CHUNK])
+        for start in range(0, len(payloads), ENQUEUE_CHUNK):
+            params["payloads"] = json.dumps(payloads[start : start + ENQUEUE_CHUNK])
             ids += [row[0] for row in self.rows("enqueue_many", params)]
         if limit is not None:
             self._limit_jobs(queue, ids, limit, priority)
@@ -137,14 +137,16 @@ class JobVerbs(LimitVerbs):
         else:
             rows = self._claim_overdue(params, min(overdue, limit)) if overdue else []
             if len(rows) != limit:
-                rows += self.rows("claim", params | {"limit": limit - len(rows)} if rows else params)
-        claimed = [(JobRow(*with_text(row[:12])), row[12]) for row in rows]
-        # RETURNING gives rows in the order of the table, not in that of the claim.
-        claimed.sort(key=lambda found: (-found[0].priority, found[0].run_at, found[0].id))
+                rows += self._claim_ready(params | {"limit": limit - len(rows)} if rows else params)
+        claimed = in_order(rows)
         if events:
             told = [(job.id, queue, job.attempts, task_of(job.payload)) for job, _ in claimed]
             self.emit("claimed", told, worker=worker)
         return claimed
+
+    def _claim_ready(self, params: dict[str, object]) -> list[Row]:
+        """Lease those that come first in order."""
+        return self.rows("claim", params)
 
     def upkeep(self, params: dict[str, object]) -> tuple[bool, bool, bool]:
         """Before handing out: free lapsed leases, bury what may not run. Tells (paused, wants events, has limits)."""
@@ -315,6 +317,13 @@ class JobVerbs(LimitVerbs):
             events.append((queue, json.dumps(told)))
         if events:
             self.rows("publish_many", self.times() | {"topic": JOB_EVENTS_TOPIC, "events": json.dumps(events)})
+
+
+def in_order(rows: Iterable[Row]) -> list[tuple[JobRow, str | None]]:
+    """Claimed jobs: RETURNING gives them in the order of the table, not in that of the claim."""
+    claimed = [(JobRow(*with_text(row[:12])), row[12]) for row in rows]
+    claimed.sort(key=lambda found: (-found[0].priority, found[0].run_at, found[0].id))
+    return claimed
 
 
 def task_of(payload: str | bytes) -> dict[str, object]:

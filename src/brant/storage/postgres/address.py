@@ -13,7 +13,7 @@ from brant.storage.postgres.sql import DEFAULT_SCHEMA
 
 _OWN = ("brant_schema", "brant_notify", "brant_prepare", "brant_timeout")
 _LONGEST_NAME = 63
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 8.0
 
 
 class Address:

@@ -19,7 +19,9 @@ from brant.storage.postgres.clock import ServerClock
 from brant.storage.postgres.connecting import BoundedConnection, Connector, run
 from brant.storage.postgres.connection import PostgresSession
 from brant.storage.postgres.errors import REFUSALS, translated
-from brant.storage.postgres.pool import Pool, close
+from brant.storage.postgres.floors import Floors
+from brant.storage.postgres.pool import Losses, Pool, close
+from brant.storage.postgres.rings import Bell
 from brant.storage.postgres.schema import prepare
 from brant.storage.postgres.transactions import TransactionalStorage
 from brant.storage.postgres.wake import Wake
@@ -60,11 +62,13 @@ class PostgresStorage(TransactionalStorage):
         self._statements = self.connector.statements
         self._known: weakref.WeakSet[psycopg.Connection[object]] = weakref.WeakSet()
         self._identity: list[object] = []
+        self._floors = Floors()
         self._is_prepared = False
         patience_s = max(busy_timeout_ms / 1000, 0.001)
+        losses = Losses()
         checks = (self._check, lambda: server_clock is not None and server_clock.is_stale)
-        self._writers = Pool(self._connect_writer, *checks, max_connections, patience_s)
-        self._readers = Pool(self._connect_reader, *checks, max_connections, patience_s)
+        self._writers = Pool(self._connect_writer, *checks, max_connections, patience_s, losses)
+        self._readers = Pool(self._connect_reader, *checks, max_connections, patience_s, losses)
         listens = notify and self.address.notify
         self._channel = {"channel": f"brant:{self.address.schema}"}
         self._wake = Wake(
@@ -73,6 +77,7 @@ class PostgresStorage(TransactionalStorage):
             None if listens else self._change_mark,
             poll_s,
         )
+        self._bell = Bell(self._wake.rings_now, self._wake.unrung, {**self._channel, "origin": self._wake.origin})
         self._prepare(create)
         _open_storages.add(self)
 
@@ -94,11 +99,17 @@ class PostgresStorage(TransactionalStorage):
 
     def _connect_writer(self) -> PostgresSession:
         connect = self.connector.reconnect if self._is_prepared else self.connector.connect
-        return PostgresSession(connect(), self.clock, self._statements)
+        session = PostgresSession(connect(), self.clock, self._statements, floors=self._floors)
+        session.bell = self._bell
+        return session
 
     def _connect_reader(self) -> PostgresSession:
         return PostgresSession(
-            self._read_only_connection(), self.clock, self._statements, reconnect=self._read_only_connection
+            self._read_only_connection(),
+            self.clock,
+            self._statements,
+            reconnect=self._read_only_connection,
+            floors=self._floors,
         )
 
     def _read_only_connection(self) -> BoundedConnection:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -22,6 +23,7 @@ R = TypeVar("R")
 MINIMUM_VERSION = 140_000
 _GRACE_S = 2.0  # the server ends a statement by itself: only if it does not answer at all is it given up
 _CONNECT_S = 5
+PROMPT_S = 4.0  # for what any server that is there does at once
 _WAIT_S = 0.1
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
@@ -32,6 +34,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     """One that is given up when the server does not answer in time: a network may swallow everything in silence."""
 
     answer_within_s: float | None = None
+    was_given_up = False
 
     def wait(self, gen: Generator[Any, Any, R], interval: float = _WAIT_S, timeout: float | None = None) -> R:
         try:
@@ -39,8 +42,23 @@ class BoundedConnection(psycopg.Connection[Any]):
         except errors._WaitTimeout:
             if timeout is not None:
                 raise
+            self.was_given_up = True
             self.pgconn.finish()
             raise psycopg.OperationalError(f"the server did not answer within {self.answer_within_s:g} s") from None
+
+
+@contextmanager
+def promptly(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """For a statement that takes no time: so a connection that was lost in silence is found out sooner."""
+    usual_s = getattr(connection, "answer_within_s", None)
+    if usual_s is None:
+        yield
+        return
+    connection.answer_within_s = min(usual_s, PROMPT_S)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        connection.answer_within_s = usual_s  # type: ignore[attr-defined]
 
 
 def run(connection: psycopg.Connection[Any], statement: Statement, params: Mapping[str, object]) -> list[Any]:
@@ -109,19 +127,21 @@ class Connector:
         connection.answer_within_s = None if patient else timeout_s + _GRACE_S
         settings = {
             "statement_timeout": str(int(timeout_s * 1000)),
-            "lock_timeout": str(int(self._busy_timeout_s * 1000)),
+            "lock_timeout": str(max(int(self._busy_timeout_s * 1000), 1)),  # 0 would be for ever
             "idle_timeout": str(_IDLE_IN_TRANSACTION_MS),
             "read_only": "on" if read_only else "off",
             "synchronous": self._synchronous,
             "schema": self.address.schema,
         }
-        run(connection, self.statements["set_up_connection"], settings)
+        with promptly(connection):
+            run(connection, self.statements["set_up_connection"], settings)
         self.check(connection)
 
     def check(self, connection: psycopg.Connection[Any]) -> None:
         """Raise unless the connection works; the server's time is measured on the way."""
         before = time.monotonic()
-        ((now,),) = run(connection, self.statements["server_time"], {})
+        with promptly(connection):
+            ((now,),) = run(connection, self.statements["server_time"], {})
         if self._clock is not None:
             self._clock.measured(before, time.monotonic(), float(now))
 

@@ -18,6 +18,7 @@ from brant.errors import StorageError, TransactionError
 from brant.storage.base import Row
 from brant.storage.postgres.clock import ServerClock
 from brant.storage.postgres.errors import REFUSALS, is_lost, translated
+from brant.storage.postgres.floors import Floors
 from brant.storage.postgres.rings import Rings
 from brant.storage.postgres.sql import Statement, with_numbers
 from brant.storage.postgres.verbs import PostgresVerbs
@@ -27,6 +28,8 @@ _ROWS_A_FETCH = 1000
 # They may go through whole tables.
 _LONG = frozenset({"delete_queue", "prune_notifications", "prune_stream", "purge_dead", "sweep_results"})
 _LONG_MS = 600_000
+# They take back settings, too.
+_FORGETTING = frozenset({"begin", "rollback", "undo_savepoint"})
 
 
 class _Seconds(FloatLoader):
@@ -74,8 +77,10 @@ class PostgresSession(PostgresVerbs):
         *,
         reconnect: Callable[[], Connection] | None = None,
         at_end_of_part: Callable[[PostgresSession], None] | None = None,
+        floors: Floors | None = None,
     ) -> None:
         self.clock = clock
+        self.floors = floors
         self.rings = Rings()
         self._statements = statements
         self._reconnect = reconnect
@@ -87,6 +92,7 @@ class PostgresSession(PostgresVerbs):
     def _use(self, connection: Connection) -> None:
         self.connection = connection
         self._cursor = _Cursor(connection)
+        self._told_time: float | None = None
 
     def rows(self, name: str, params: Mapping[str, object]) -> list[Row]:
         cursor = self._execute(name, params)
@@ -108,6 +114,8 @@ class PostgresSession(PostgresVerbs):
     def command(self, name: str) -> None:
         """Run a statement that neither takes nor gives anything; the driver's errors are left as they are."""
         self._cursor.execute(self._statements[name].sql)
+        if name in _FORGETTING:
+            self._told_time = None
 
     def _execute(self, name: str, params: Mapping[str, object]) -> psycopg.Cursor[Row]:
         if name in _LONG and self._at_end_of_part is None and self.in_transaction():
@@ -116,6 +124,8 @@ class PostgresSession(PostgresVerbs):
         return self._execute_now(name, params)
 
     def _execute_now(self, name: str, params: Mapping[str, object]) -> psycopg.Cursor[Row]:
+        if self.is_alone:
+            self._begin()
         statement = self._statements[name]
         values = [params[key] for key in statement.params]
         try:
@@ -128,6 +138,23 @@ class PostgresSession(PostgresVerbs):
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self.rings.note(name, params)
         return cursor
+
+    def _begin(self) -> None:
+        """What was to be one statement needs more."""
+        self.is_alone = False
+        self._part("begin")
+
+    def rows_alone(self, name: str, params: Mapping[str, object]) -> list[Row]:
+        statement = self._statements[f"{name}_alone"]
+        try:
+            rows = self._cursor.execute(statement.sql, [params[key] for key in statement.params]).fetchall()
+        except REFUSALS as error:
+            if isinstance(error, psycopg.Error) and is_lost(error):
+                raise lost_at_commit() from error
+            raise translated(error) from error
+        if rows:
+            self.rings.note(name, params)
+        return rows
 
     def _is_renewed(self, error: Exception) -> bool:
         """Whether the connection was lost, and there is another one on which a reader may ask the same again."""
@@ -196,8 +223,7 @@ class PostgresSession(PostgresVerbs):
     def _run(self, sql: str, params: Sequence[object]) -> psycopg.Cursor[Row]:
         statement = with_numbers(sql)
         if not isinstance(self.clock, ServerClock):
-            # Brant's functions in the user's SQL take the server's time, unless they are told another.
-            self._execute_now("tell_time", {"now": str(self.now())})
+            self._tell_time()
         cursor: psycopg.RawCursor[Row] = psycopg.RawCursor(self.connection, row_factory=tuple_row)
         try:
             cursor.execute(statement, list(params))
@@ -208,13 +234,24 @@ class PostgresSession(PostgresVerbs):
             cursor.execute(statement, list(params))
         if not (cursor.statusmessage or "").startswith(("SELECT", "SHOW", "SET")):
             self.rings.note("user", {})
+        if cursor.statusmessage == "ROLLBACK":
+            self._told_time = None
         return cursor
+
+    def _tell_time(self) -> None:
+        """Brant's functions in the user's SQL take the server's time, unless they are told another."""
+        now = self.now()
+        if now != self._told_time:
+            self._execute_now("tell_time", {"now": str(now)})
+            self._told_time = now
 
     # Parts of a transaction
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         # On a connection of the caller's in autocommit mode, outside of a transaction, the part is one by itself.
+        if self.is_alone:
+            self._begin()
         is_all = self.connection.autocommit and not self.in_transaction()
         self._part("begin" if is_all else "open_savepoint")
         self._depth += 1
@@ -237,6 +274,12 @@ class PostgresSession(PostgresVerbs):
             self.command(name)
         except REFUSALS as error:
             raise translated(error) from error
+
+
+def lost_at_commit() -> StorageError:
+    return StorageError(
+        "the connection was lost during the commit: look whether the work is done before you do it again"
+    )
 
 
 def ended() -> TransactionError:

@@ -29,12 +29,13 @@ def examine(storage: PostgresStorage, wake: Wake, *, thorough: bool) -> Health:
             session.value("server_time", {})
             round_trip_s = time.monotonic() - before
             problems = [*_usual_problems(session), *(_thorough_problems(session) if thorough else [])]
-            warnings = _warnings(session)
+            live_rows, dead_rows = next(iter(session.rows("dead_rows", {})), (0, 0))
             facts = {
                 "path": storage.target,
                 "postgres_version": session.value("server_version", {}),
                 "schema": storage.address.schema,
                 "database_bytes": int(session.value("schema_bytes", {"schema": storage.address.schema})),
+                "dead_rows": dead_rows,
                 "round_trip_ms": round(round_trip_s * 1000, 2),
                 "watcher": wake.mode,
             }
@@ -42,7 +43,7 @@ def examine(storage: PostgresStorage, wake: Wake, *, thorough: bool) -> Health:
         return Health((str(error),), facts={"path": storage.target})
     if wake.failure:
         problems.append(f"wake-ups are degraded: {wake.failure}")
-    return Health(tuple(problems), tuple(warnings), facts)
+    return Health(tuple(problems), _warnings(live_rows, dead_rows), facts)
 
 
 def _usual_problems(session: Session) -> list[str]:
@@ -59,17 +60,21 @@ def _usual_problems(session: Session) -> list[str]:
         f"({program or 'no application name'}, pid {pid}) that published to it and is open for {age:.0f} s: end it"
         for topic, pid, program, user, age in session.rows("streams_held_up", {"seconds": _HELD_UP_S})
     ]
+    problems += [
+        f"a prepared transaction ({gid!r} of {user}) has been left open for {age:.0f} s: dead rows can't be removed; "
+        "commit it or roll it back"
+        for gid, user, age in session.rows("old_prepared_transactions", {"seconds": _OLD_TRANSACTION_S})
+    ]
     ((used, most),) = session.rows("connections", {})
     if used > most * _NEARLY_ALL:
         problems.append(f"{used} of the server's {most} connections are in use; close some, or raise max_connections")
     return problems
 
 
-def _warnings(session: Session) -> list[str]:
-    found = session.rows("dead_rows", {})
-    if found and found[0][1] > max(_MANY_DEAD_ROWS, 10 * found[0][0]):
-        return [f"the table of live jobs holds {found[0][1]} dead rows: autovacuum is behind or held up; see to it"]
-    return []
+def _warnings(live_rows: int, dead_rows: int) -> tuple[str, ...]:
+    if dead_rows > max(_MANY_DEAD_ROWS, 10 * live_rows):
+        return (f"the table of live jobs holds {dead_rows} dead rows: autovacuum is behind or held up; see to it",)
+    return ()
 
 
 def _thorough_problems(session: Session) -> list[str]:

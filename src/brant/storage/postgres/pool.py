@@ -6,6 +6,7 @@ too long, not that the password is wrong; a command would start threads to run o
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,18 @@ _TRUSTED_S = 1.0  # a connection that was used so lately is taken to work
 _KEPT_S = 600.0
 
 
+class Losses:
+    """When one of the connections to a server was found to be lost, and when in silence: for all pools of a Database."""
+
+    def __init__(self) -> None:
+        self.at = self.in_silence_at = -math.inf
+
+    def note(self, connection: Connection) -> None:
+        self.at = time.monotonic()
+        if getattr(connection, "was_given_up", False):
+            self.in_silence_at = self.at
+
+
 class Pool:
     """Sessions to lend. Whoever borrows one connects by itself if there is none, so that it learns why it can't."""
 
@@ -30,6 +43,7 @@ class Pool:
         is_check_due: Callable[[], bool],
         most: int,
         timeout_s: float,
+        losses: Losses,
     ) -> None:
         self._connect = connect
         self._check = check
@@ -37,6 +51,7 @@ class Pool:
         self._slots = threading.BoundedSemaphore(most)
         self._most = most
         self._timeout_s = timeout_s
+        self._losses = losses
         self._lock = threading.Lock()
         self._idle: list[tuple[float, PostgresSession]] = []
         self._closed = False
@@ -56,6 +71,8 @@ class Pool:
     def give_back(self, session: PostgresSession) -> None:
         now = time.monotonic()
         dropped = []
+        if session.connection.closed:
+            self._losses.note(session.connection)
         with self._lock:
             if self._closed or session.connection.closed or session.in_transaction():
                 dropped.append(session)
@@ -86,13 +103,15 @@ class Pool:
             if not self._idle:
                 return None
             since, session = self._idle.pop()
-        if not session.connection.closed:
+        # After a loss in silence, to ask the others would take long, for the answer that they are lost too.
+        if not session.connection.closed and since > self._losses.in_silence_at:
             try:
-                if time.monotonic() - since > _TRUSTED_S or self._is_check_due():
+                if time.monotonic() - since > _TRUSTED_S or since <= self._losses.at or self._is_check_due():
                     self._check(session)
                 return session
             except psycopg.Error:
-                close(session.connection)
+                self._losses.note(session.connection)
+        close(session.connection)
         self.forget_idle()
         return None
 

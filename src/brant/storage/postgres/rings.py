@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 # Nobody waits for these, or another statement of the same verb tells of it.
 _QUIET = frozenset(
     {
         "claim",
+        "claim_above",
         "claim_ids",
         "drop_lapsed_unique",
         "extend",
@@ -22,6 +23,7 @@ _QUIET = frozenset(
         "outlive_unique",
         "register_queue",
         "renew_lock",
+        "restart_leases",
         "save_offset",
         "set_schema_version",
         "sweep_batches",
@@ -38,13 +40,26 @@ _LAZY = frozenset({"ack", "ack_many", "drop_jobs", "drop_dead", "take", "take_ch
 _KEYS = ("destination", "queue", "topic", "channel", "name", "consumer")
 
 
+class Bell:
+    """By which a statement tells the others itself; `words` are its parameters."""
+
+    __slots__ = ("rings_now", "unrung", "words")
+
+    def __init__(
+        self, rings_now: Callable[[Iterable[str]], bool], unrung: Callable[[str], None], words: dict[str, object]
+    ) -> None:
+        self.rings_now = rings_now
+        self.unrung = unrung
+        self.words = words
+
+
 class Rings:
     """Collected while a transaction runs; `keys` are the queues, topics and channels to tell others of at once.
 
     `used_keys`: whether unique keys were used, so that those whose time is over are to be forgotten now and then.
     """
 
-    __slots__ = ("is_lazy", "keys", "used_keys", "wrote")
+    __slots__ = ("is_lazy", "keys", "told", "used_keys", "wrote")
 
     def __init__(self) -> None:
         self.clear()
@@ -53,6 +68,7 @@ class Rings:
         self.wrote = False
         self.is_lazy = False
         self.used_keys = False
+        self.told = False  # the others were, by the statement itself
         self.keys: set[str] = set()
 
     def note(self, statement: str, params: Mapping[str, object]) -> None:

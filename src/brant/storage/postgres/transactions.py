@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from abc import abstractmethod
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -11,13 +12,15 @@ import psycopg
 
 from brant.errors import StorageError, TransactionError
 from brant.storage.base import Storage
-from brant.storage.postgres.connection import PostgresSession, ended
+from brant.storage.postgres.connecting import promptly
+from brant.storage.postgres.connection import PostgresSession, ended, lost_at_commit
 from brant.storage.postgres.errors import REFUSALS, is_lost, translated
 from brant.storage.postgres.pool import Pool, close
 from brant.storage.postgres.wake import Wake
 from brant.storage.session import Session
 
 _TIDY_EVERY = 20
+_HAS_POLL = hasattr(select, "poll")  # it takes descriptors of any number
 
 _inside: ContextVar[tuple[PostgresTransaction, ...]] = ContextVar("brant_postgres_transactions", default=())
 
@@ -34,8 +37,15 @@ class TransactionalStorage(Storage):
     def _ring(self, connection: psycopg.Connection[Any]) -> None:
         """Tell the others, at the commit."""
 
+    @abstractmethod
+    def _check(self, session: PostgresSession) -> None:
+        """Raise unless the connection works."""
+
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self)
+
+    def alone(self) -> PostgresTransaction:
+        return PostgresTransaction(self, is_alone=True)
 
     def in_transaction(self) -> bool:
         return self.current() is not None
@@ -54,28 +64,33 @@ class TransactionalStorage(Storage):
             raise ended()
         session.require_sound()
 
-    def begin(self) -> PostgresSession:
+    def begin(self, *, is_alone: bool = False) -> PostgresSession:
         self.require_open()
         if self.in_transaction():
             raise TransactionError(
                 "nested db.transaction(): this thread or task has one open already; pass it on as tx= instead"
             )
         try:
-            return self._begun()
+            return self._begun(is_alone)
         except psycopg.Error as error:
             if not is_lost(error):
                 raise translated(error) from error
         # Nothing was done on it yet, so that another connection is as good.
         self._writers.forget_idle()
         try:
-            return self._begun()
+            return self._begun(is_alone)
         except psycopg.Error as error:
             raise translated(error) from error
 
-    def _begun(self) -> PostgresSession:
+    def _begun(self, is_alone: bool) -> PostgresSession:
         session = self._writers.borrow()
+        session.is_alone = is_alone
         try:
-            session.command("begin")
+            if not is_alone:
+                with promptly(session.connection):
+                    session.command("begin")
+            elif _has_news(session.connection):
+                self._check(session)  # most likely of its end
         except BaseException:
             close(session.connection)
             self._writers.give_back(session)
@@ -88,6 +103,9 @@ class TransactionalStorage(Storage):
             self.require_open()
         rings = session.rings
         rings_now, tidies = False, rings.used_keys and self._is_time_to_tidy()
+        if session.is_alone:
+            self._done_alone(session)
+            return
         try:
             session.require_sound()
             rings_now = bool(rings.keys) and self._wake.rings_now(rings.keys)
@@ -106,15 +124,20 @@ class TransactionalStorage(Storage):
         if rings.wrote:
             self._wake.committed(owes_ring=not rings_now and (rings.is_lazy or bool(rings.keys)))
 
+    def _done_alone(self, session: PostgresSession) -> None:
+        rings = session.rings
+        session.is_alone = False
+        self._writers.give_back(session)
+        if rings.wrote:
+            self._wake.committed(owes_ring=not rings.told and (rings.is_lazy or bool(rings.keys)))
+
     def _commit(self, session: PostgresSession) -> None:
         try:
             session.command("commit")
         except psycopg.Error as error:
             if not is_lost(error) or not session.rings.wrote:
                 raise
-            raise StorageError(
-                "the connection was lost during the commit: look whether the work is done before you do it again"
-            ) from error
+            raise lost_at_commit() from error
 
     def _is_time_to_tidy(self) -> bool:
         self._used_keys += 1
@@ -130,6 +153,7 @@ class TransactionalStorage(Storage):
             close(session.connection)  # the caller's work is committed, and this is done another time
 
     def rollback(self, session: PostgresSession) -> None:
+        session.is_alone = False
         try:
             # In a child after fork the transaction is the parent's.
             if not self._is_inherited and session.in_transaction():
@@ -147,18 +171,31 @@ class TransactionalStorage(Storage):
         return session
 
 
+def _has_news(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server has said something unasked, which is how it tells that it has ended the connection."""
+    try:
+        if _HAS_POLL:
+            poll = select.poll()
+            poll.register(connection.fileno(), select.POLLIN)
+            return bool(poll.poll(0))
+        return bool(select.select((connection,), (), (), 0)[0])
+    except (OSError, ValueError, psycopg.Error):
+        return True
+
+
 class PostgresTransaction:
     """BEGIN to COMMIT, or ROLLBACK on an exception."""
 
-    __slots__ = ("_token", "session", "storage")
+    __slots__ = ("_is_alone", "_token", "session", "storage")
 
-    def __init__(self, storage: TransactionalStorage) -> None:
+    def __init__(self, storage: TransactionalStorage, *, is_alone: bool = False) -> None:
         self.storage = storage
+        self._is_alone = is_alone  # begins only if its verb can't be done in one statement
         self.session: PostgresSession | None = None
         self._token: Token[tuple[PostgresTransaction, ...]] | None = None
 
     def __enter__(self) -> Session:
-        self.session = self.storage.begin()
+        self.session = self.storage.begin(is_alone=self._is_alone)
         self._token = _inside.set((*_inside.get(), self))
         return self.session
 

@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from brant.storage.base import Row
+from brant.storage.base import JobRow, Row, moment_after
+from brant.storage.postgres.alone import LoneVerbs
 from brant.storage.postgres.batches import PostgresBatchVerbs
+from brant.storage.postgres.floors import PostgresClaimVerbs
 from brant.storage.postgres.limits import PostgresLimitVerbs
 from brant.storage.postgres.rings import Rings
 from brant.storage.postgres.schedules import PostgresScheduleVerbs
 from brant.storage.postgres.transfer import PostgresTransferVerbs
 from brant.storage.session import Session
 
+_PROMPT = 0.1  # of a lease
 
-class PostgresVerbs(PostgresLimitVerbs, PostgresBatchVerbs, PostgresScheduleVerbs, PostgresTransferVerbs, Session):
+
+class PostgresVerbs(
+    PostgresClaimVerbs,
+    LoneVerbs,
+    PostgresLimitVerbs,
+    PostgresBatchVerbs,
+    PostgresScheduleVerbs,
+    PostgresTransferVerbs,
+    Session,
+):
     """All verbs, safe beside other transactions."""
 
     rings: Rings
@@ -31,6 +43,18 @@ class PostgresVerbs(PostgresLimitVerbs, PostgresBatchVerbs, PostgresScheduleVerb
         """Forget some of the unique keys whose time is over: in a transaction of its own, since it locks them."""
         self.changed("outlive_unique", self.times())
         self.changed("drop_lapsed_unique", self.times())
+
+    def claim(
+        self, queue: str, worker: str, limit: int, lease: float, *, overdue: int = 0, max_wait: float = 0
+    ) -> list[tuple[JobRow, str | None]]:
+        began = self.now()
+        claimed = super().claim(queue, worker, limit, lease, overdue=overdue, max_wait=max_wait)
+        if claimed and self.now() - began > _PROMPT * lease:
+            # It has waited, for a lock on a table or for a server with too much to do: not at the cost of the lease.
+            lease_end = moment_after(self.now(), lease)
+            self.changed("restart_leases", {"ids": json.dumps([job.id for job, _ in claimed]), "lease_end": lease_end})
+            claimed = [(job._replace(claim_expires_at=lease_end), error) for job, error in claimed]
+        return claimed
 
     def retry(self, job_id: int, worker: str, delay: float, error: str, attempt: int | None = None) -> bool:
         return super().retry(job_id, worker, delay, _storable(error), attempt)

@@ -18,7 +18,7 @@ from contextlib import suppress
 import psycopg
 
 from brant.errors import BrantError
-from brant.storage.postgres.connecting import BoundedConnection
+from brant.storage.postgres.connecting import BoundedConnection, promptly
 from brant.storage.subscription import Subscribers, Subscription
 
 QUIET_S = 0.02  # so long after a ring, further ones of the same queue are put together
@@ -82,6 +82,11 @@ class Wake:
             due = [key for key in keys if now - self._sent_at.get(key, 0.0) > QUIET_S]
             self._sent_at.update(dict.fromkeys(due, now))
             return bool(due)
+
+    def unrung(self, key: str) -> None:
+        """What was to tell the others of it did not."""
+        with self._lock:
+            self._sent_at.pop(key, None)
 
     def committed(self, *, owes_ring: bool) -> None:
         """Ring for a commit of this process's own; `owes_ring`: the others are to be told a little later."""
@@ -196,7 +201,8 @@ class Wake:
                 active_at = now
                 self.subscribers.ring_all()
             if now >= safety_at:
-                connection.execute("")
+                with promptly(connection):
+                    connection.execute("")
                 self.subscribers.ring_all()
                 safety_at = now + SAFETY_S
 

@@ -199,13 +199,14 @@ END
 $$;
 
 -- The next run, or the moment after the end of a lease; 0 when nothing is due later, also when something is due now.
-CREATE OR REPLACE FUNCTION brant.honker_queue_next_claim_at(queue text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION brant.honker_queue_next_claim_at(queue text) RETURNS double precision
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     at double precision := brant._brant_now();
 BEGIN
     PERFORM brant._brant_require('honker_queue_next_claim_at', queue IS NOT NULL);
     RETURN (
-        SELECT coalesce(ceil(min(moment)), 0) FROM (
+        SELECT coalesce(min(moment), 0) FROM (
             SELECT min(job.run_at) AS moment FROM brant._honker_live AS job
             WHERE job.queue = honker_queue_next_claim_at.queue AND job.state = 'pending' AND job.run_at > at
                 AND job.run_at < 253402300799 AND job.attempts < job.max_attempts

@@ -37,6 +37,12 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
     AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
 ORDER BY xact_start
 
+-- name: old_prepared_transactions
+SELECT gid, CAST(owner AS text), CAST(extract(epoch FROM clock_timestamp() - prepared) AS double precision)
+FROM pg_prepared_xacts
+WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => :seconds)
+ORDER BY prepared
+
 -- name: dead_rows
 SELECT n_live_tup, n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass('brant._honker_live')
 

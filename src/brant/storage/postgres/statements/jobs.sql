@@ -3,9 +3,10 @@
 -- fragment: ids
 (ARRAY(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(:ids AS json))))
 
--- A negative limit stands for all.
+-- A negative limit stands for all. A subquery, since the planner would otherwise find a plan for each limit cheaper than
+-- one for all, and make one at every claim, which takes longer than the claim.
 -- fragment: most
-(CASE WHEN :limit >= 0 THEN :limit END)
+(SELECT CASE WHEN :limit >= 0 THEN :limit END)
 
 -- A lease in whole seconds holds to the end of its last second; a fractional one ends when it says.
 -- fragment: held
@@ -140,17 +141,21 @@ queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= 
 -- fragment: any_exhausted
 (SELECT count(*) > 0 FROM brant._honker_live WHERE {{exhausted}})
 
+-- How many have expired, as far as it matters.
+-- fragment: few_expired
+(SELECT count(*) FROM (
+    SELECT 1 FROM brant._honker_live
+    WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
+    ORDER BY expires_at LIMIT 100
+) AS expired)
+
 -- name: claim_upkeep
 SELECT
     coalesce((SELECT paused FROM brant._brant_queues WHERE name = :queue), 0),
     coalesce((SELECT events FROM brant._brant_queues WHERE name = :queue), 0),
     {{any_lapsed}},
     {{any_exhausted}},
-    (SELECT count(*) FROM (
-        SELECT 1 FROM brant._honker_live
-        WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
-        ORDER BY expires_at LIMIT 100
-    ) AS expired),
+    {{few_expired}},
     {{has_limits}}
 
 -- fragment: claimed_columns
@@ -164,6 +169,51 @@ UPDATE brant._honker_live
 SET state = 'processing', worker_id = :worker, claim_expires_at = :lease_end, attempts = attempts + 1
 WHERE id = ANY (ARRAY(SELECT job.id {{ready_locked}} LIMIT {{most}}))
 RETURNING {{claimed_columns}}
+
+-- The priorities that are known to have jobs, from the highest, and of each the first row that may be live.
+-- fragment: known_levels
+(
+    SELECT CAST(item.value ->> 0 AS bigint) AS priority, CAST(item.value ->> 1 AS double precision) AS run_at,
+        CAST(item.value ->> 2 AS bigint) AS id
+    FROM json_array_elements(CAST(:floor AS json)) AS item
+) AS level
+
+-- fragment: above
+{{ready}} AND (job.run_at, job.id) >= (level.run_at, level.id)
+
+-- name: claim_above
+UPDATE brant._honker_live
+SET state = 'processing', worker_id = :worker, claim_expires_at = :lease_end, attempts = attempts + 1
+WHERE id = ANY (ARRAY(
+    SELECT job.id FROM {{known_levels}} CROSS JOIN LATERAL (
+        SELECT * FROM brant._honker_live AS job WHERE {{above}} ORDER BY job.run_at, job.id LIMIT {{most}}
+        FOR UPDATE SKIP LOCKED
+    ) AS job
+    LIMIT {{most}}
+))
+RETURNING {{claimed_columns}}
+
+-- name: claim_flags
+SELECT
+    coalesce((SELECT paused FROM brant._brant_queues WHERE name = :queue), 0),
+    coalesce((SELECT events FROM brant._brant_queues WHERE name = :queue), 0),
+    {{has_limits}}
+
+-- The first row of each priority.
+-- name: first_pending
+WITH RECURSIVE level (priority, run_at, id) AS (
+    (
+        SELECT priority, run_at, id FROM brant._honker_live
+        WHERE queue = :queue AND state = 'pending' ORDER BY priority DESC, run_at, id LIMIT 1
+    )
+    UNION ALL
+    SELECT lower.priority, lower.run_at, lower.id FROM level CROSS JOIN LATERAL (
+        SELECT priority, run_at, id FROM brant._honker_live AS job
+        WHERE job.queue = :queue AND job.state = 'pending' AND job.priority < level.priority
+        ORDER BY job.priority DESC, job.run_at, job.id LIMIT 1
+    ) AS lower
+)
+SELECT priority, run_at, id FROM level
 
 -- name: lapsed_jobs
 SELECT id, attempts >= max_attempts, expires_at IS NOT NULL AND expires_at <= :now
@@ -242,6 +292,20 @@ SELECT
         SELECT min(claim_expires_at) {{leases}} AND claim_expires_at > {{next_lease_end}}
     ) AS ends)
 
+-- name: claimable_above
+SELECT
+    coalesce((SELECT paused FROM brant._brant_queues WHERE name = :queue), 0),
+    {{has_limits}},
+    EXISTS (
+        SELECT 1 FROM {{known_levels}} CROSS JOIN LATERAL (
+            SELECT 1 FROM brant._honker_live AS job WHERE {{above}} ORDER BY job.run_at, job.id LIMIT 1
+        ) AS job
+    ),
+    (
+        SELECT min(run_at) FROM brant._honker_live
+        WHERE queue = :queue AND state = 'pending' AND run_at > :now AND run_at < {{held_back}}
+    )
+
 -- name: next_claim_at
 SELECT min(at) FROM (
     SELECT min(run_at) AS at FROM brant._honker_live
@@ -282,6 +346,9 @@ SELECT attempt, worker_id, error, failed_at FROM brant._brant_attempts WHERE job
 
 -- Who owns a lease has the job in processing. The state is not asked for, here and in what follows: it would let the
 -- planner walk the index of all that is in processing.
+-- name: restart_leases
+UPDATE brant._honker_live SET claim_expires_at = :lease_end WHERE id = ANY {{ids}}
+
 -- name: extend
 UPDATE brant._honker_live SET claim_expires_at = :lease_end WHERE {{owned}} RETURNING id
 
