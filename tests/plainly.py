@@ -26,7 +26,7 @@ class Plain:
         if self._is_server:
             self.tx = psycopg.connect(str(path), autocommit=autocommit, options="-c search_path=public,brant")
         else:
-            self.tx = sqlite3.connect(path, isolation_level=None if autocommit else "", check_same_thread=False)
+            self.tx = sqlite3.connect(path, isolation_level=None if autocommit else "DEFERRED", check_same_thread=False)
         self.commit = self.tx.commit
         self.rollback = self.tx.rollback
 

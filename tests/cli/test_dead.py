@@ -18,15 +18,16 @@ from brant.testing import FakeClock
 from tests.cli.conftest import COMMAND, Run, clean_environment
 
 pytestmark = pytest.mark.both_backends
+same_on_both = pytest.mark.files_only("what is tested happens before or after the database")
 
 LONG_AGO = 1_700_000_000
 OnTerminal = Callable[..., "tuple[int, str]"]
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[brant.Queue]:
-    """A queue of the database that the command finds in its directory; its letters die in November 2023."""
-    with brant.open(tmp_path / ".brant.db", clock=FakeClock(LONG_AGO)) as database:
+def queue(path: Path) -> Iterator[brant.Queue]:
+    """A queue of the database that the command finds; its letters die in November 2023."""
+    with brant.open(path, clock=FakeClock(LONG_AGO)) as database:
         yield database.queue("q")
 
 
@@ -120,6 +121,7 @@ def test_a_letter_as_json(brant_command: Run, queue: brant.Queue) -> None:
     }
 
 
+@same_on_both
 def test_a_terminal_shows_columns_and_ages(on_terminal: OnTerminal, queue: brant.Queue, tables: dict[str, str]) -> None:
     first, second = bury(queue, "[red]data[/red]"), bury(queue, "x" * 500, "\x1b[2Jclear the screen")
     code, screen = on_terminal("dead", "list", NO_COLOR="1", **tables)
@@ -132,6 +134,7 @@ def test_a_terminal_shows_columns_and_ages(on_terminal: OnTerminal, queue: brant
     assert all(len(line) <= 100 for line in lines)
 
 
+@same_on_both
 def test_colour_is_for_terminals_that_want_it(on_terminal: OnTerminal, brant_command: Run, queue: brant.Queue) -> None:
     pytest.importorskip("rich")
     bury(queue, 1)
@@ -139,6 +142,7 @@ def test_colour_is_for_terminals_that_want_it(on_terminal: OnTerminal, brant_com
     assert "\x1b[" not in brant_command("dead", "list", TERM="xterm").stdout
 
 
+@same_on_both
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "now"), (59.9, "59 s ago"), (180, "3 min ago"), (7300, "2 h ago"), (86_400, "1 day ago"), (-300, "in 5 min")],
@@ -186,6 +190,7 @@ def test_show_gives_a_pipe_one_fact_a_line(brant_command: Run, queue: brant.Queu
     ]
 
 
+@same_on_both
 def test_show_tells_a_person_everything(on_terminal: OnTerminal, queue: brant.Queue, tables: dict[str, str]) -> None:
     job_id = bury(queue, "text\nof two lines", "why\n\x1b[31mred")
     code, screen = on_terminal("dead", "show", job_id, NO_COLOR="1", **tables)
@@ -222,6 +227,7 @@ def test_requeue_of_nothing(brant_command: Run, queue: brant.Queue) -> None:
     assert queue.get_dead(job_id) is not None
 
 
+@same_on_both
 @pytest.mark.parametrize("words", [(), ("1", "--all")])
 def test_requeue_wants_an_id_or_all(brant_command: Run, words: tuple[str, ...]) -> None:
     refused = brant_command("dead", "requeue", "q", *words)
@@ -243,14 +249,15 @@ def test_purge_needs_yes_where_nobody_can_be_asked(brant_command: Run, queue: br
     assert queue.list_dead() == []
 
 
-def test_purge_spares_what_died_lately(brant_command: Run, queue: brant.Queue, tmp_path: Path) -> None:
+def test_purge_spares_what_died_lately(brant_command: Run, queue: brant.Queue, path: Path) -> None:
     bury(queue, "old")
-    with brant.open(tmp_path / ".brant.db") as today:
+    with brant.open(path) as today:
         recent = bury(today.queue("q"), "recent")
     assert brant_command("dead", "purge", "q", "--older-than", "3600", "--yes").returncode == 0
     assert [letter.id for letter in queue.list_dead()] == [recent]
 
 
+@same_on_both
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 2), ("\n", 1, 2)])
 def test_purge_asks_at_a_terminal(
     on_terminal: OnTerminal, queue: brant.Queue, answer: str, code: int, left: int
@@ -261,6 +268,7 @@ def test_purge_asks_at_a_terminal(
     assert "Delete 2 dead letters of q for good? [y/N]" in screen
 
 
+@same_on_both
 def test_dead_alone_says_what_can_follow(brant_command: Run) -> None:
     refused = brant_command("dead")
     assert (refused.returncode, refused.stdout) == (1, "")

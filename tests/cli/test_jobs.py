@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,9 @@ import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 
 pytestmark = pytest.mark.both_backends
+same_on_both = pytest.mark.files_only("what is tested happens before or after the database")
 
 SETTLING = ("ack", "retry", "fail", "heartbeat")
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[brant.Database]:
-    """The database that the command finds in its directory."""
-    with brant.open(tmp_path / ".brant.db") as database:
-        yield database
 
 
 @pytest.fixture
@@ -62,6 +55,7 @@ def test_enqueue_reads_standard_input(brant_command: Run, queue: brant.Queue, wo
     assert queue.read() == "naïve 😀"
 
 
+@same_on_both
 @pytest.mark.parametrize("payload", ["{", "text", "", "NaN", "[" * 100_000, "b\udcff"])
 def test_a_payload_that_is_not_json_is_one_line_of_error_and_writes_nothing(
     brant_command: Run, queue: brant.Queue, payload: str
@@ -82,6 +76,7 @@ def test_every_option_of_enqueue_is_stored(brant_command: Run, queue: brant.Queu
     assert before + 300.5 <= row["expires_at"] <= time.time() + 300.5
 
 
+@same_on_both
 @pytest.mark.parametrize("at", ["2100-01-02T03:04:05", "2100-01-02T04:04:05+01:00", "4102542245", "4102542245.0"])
 def test_run_at_takes_iso_and_unix_times(brant_command: Run, queue: brant.Queue, at: str) -> None:
     assert row_of(queue, brant_command("enqueue", "q", "1", "--run-at", at).stdout)["run_at"] == 4_102_542_245
@@ -95,6 +90,7 @@ def test_a_unique_key_answers_with_the_job_that_holds_it(brant_command: Run, que
     assert not queue.exists()
 
 
+@same_on_both
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -187,6 +183,7 @@ def test_jobs_that_can_not_be_printed_are_given_back(tmp_path: Path, queue: bran
     assert [(job.id, job.max_attempts - job.attempts) for job in given_back] == [(ids[0], 2), (ids[1], 2)]
 
 
+@same_on_both
 def test_the_help_of_claim_says_what_a_token_is(brant_command: Run) -> None:
     shown = brant_command("claim", "--help")
     assert shown.returncode == 0

@@ -15,6 +15,7 @@ from tests.cli.conftest import COMMAND, Run, clean_environment
 from tests.cli.processes import running
 
 pytestmark = pytest.mark.both_backends
+same_on_both = pytest.mark.files_only("what is tested happens before or after the database")
 
 MAX = {"BRANT_MAX_MESSAGE_SIZE": "10"}
 
@@ -48,6 +49,7 @@ def test_standard_input_is_stored_as_it_is(
     assert not queue.exists()
 
 
+@same_on_both
 def test_what_is_too_large_is_refused(brant_command: Run, queue: brant.Queue) -> None:
     assert brant_command("write", "q", "é" * 5, **MAX).returncode == 0
     typed = brant_command("write", "q", "é" * 6, **MAX)
@@ -59,6 +61,7 @@ def test_what_is_too_large_is_refused(brant_command: Run, queue: brant.Queue) ->
     assert queue.peek_many() == ["é" * 5]
 
 
+@same_on_both
 def test_an_endless_input_is_refused_once_it_is_too_large(tmp_path: Path) -> None:
     with Path("/dev/zero").open("rb") as zeros:
         done = subprocess.run(
@@ -68,6 +71,7 @@ def test_an_endless_input_is_refused_once_it_is_too_large(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+@same_on_both
 def test_what_is_no_utf_8_is_refused(queue: brant.Queue, tmp_path: Path) -> None:
     piped = subprocess.run(
         [COMMAND, "write", "q"], input=b"\xff", capture_output=True, cwd=tmp_path, env=clean_environment()
@@ -102,6 +106,7 @@ def test_lines_are_written_as_they_come(store: brant.Database, tmp_path: Path) -
     assert store.queue("q").peek_many() == ["first", "second", "unfinished line"]
 
 
+@same_on_both
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
@@ -156,6 +161,7 @@ def test_ranges_leave_their_bounds_out(brant_command: Run, queue: brant.Queue, c
     assert brant_command(command, "q", "--all", "--before", ids[0]).returncode == 2
 
 
+@same_on_both
 @pytest.mark.parametrize("option", [("--all",), ("--after", "1"), ("--before", "1")])
 def test_an_id_stands_alone(brant_command: Run, queue: brant.Queue, option: tuple[str, ...]) -> None:
     message = queue.write("a")
@@ -206,6 +212,7 @@ def test_move_prints_what_moved_and_keeps_ids(brant_command: Run, store: brant.D
     assert store.queue("r").peek(message_id=ids[2]) == "c"
 
 
+@same_on_both
 def test_move_to_itself_is_refused_whatever_the_filters(
     brant_command: Run, store: brant.Database, queue: brant.Queue
 ) -> None:
@@ -268,6 +275,7 @@ def test_broadcast_reaches_every_known_queue(brant_command: Run, store: brant.Da
     assert [name for name in store.queue_names() if "some" in store.queue(name).peek_many()] == ["a", "b"]
 
 
+@same_on_both
 def test_a_terminal_as_standard_input_is_not_read(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     try:

@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,7 @@ import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 
 pytestmark = pytest.mark.both_backends
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[brant.Database]:
-    """The database that the command finds in its directory."""
-    with brant.open(tmp_path / ".brant.db") as database:
-        yield database
+same_on_both = pytest.mark.files_only("what is tested happens before or after the database")
 
 
 @pytest.fixture
@@ -44,6 +37,7 @@ def test_publish_stores_json_and_prints_the_offset(brant_command: Run, stream: b
     ]
 
 
+@same_on_both
 @pytest.mark.parametrize(
     "words",
     [
@@ -82,6 +76,7 @@ def test_a_bad_line_is_named_and_what_came_before_its_thousand_stays(brant_comma
     assert len(stream.read(limit=-1)) == 1000
 
 
+@same_on_both
 @pytest.mark.parametrize(
     ("words", "stdin", "error"),
     [
@@ -110,6 +105,7 @@ def test_what_can_not_be_published_is_one_line_and_exit_1(
     assert stream.head() == 0
 
 
+@same_on_both
 @pytest.mark.parametrize("lines", [(), ("--lines",)])
 def test_a_payload_that_is_too_large_is_refused(
     brant_command: Run, stream: brant.Stream, lines: tuple[str, ...]
@@ -235,6 +231,7 @@ def test_prune_deletes_within_its_bounds_and_says_how_many(
     assert [event.offset for event in stream.read()] == left
 
 
+@same_on_both
 @pytest.mark.parametrize(
     ("words", "hint"), [(("--keep", "0"), "--yes"), (("--yes",), "--up-to"), (("--keep", "x", "--yes"), "'x'")]
 )
@@ -248,6 +245,7 @@ def test_prune_needs_a_bound_and_a_yes(
     assert len(stream.read()) == 1
 
 
+@same_on_both
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 1), ("\n", 1, 1)])
 def test_prune_asks_at_a_terminal(tmp_path: Path, stream: brant.Stream, answer: str, code: int, left: int) -> None:
     stream.publish(1)
@@ -264,6 +262,7 @@ def test_prune_asks_at_a_terminal(tmp_path: Path, stream: brant.Stream, answer: 
     assert len(stream.read()) == left
 
 
+@same_on_both
 def test_an_action_has_help_and_a_missing_one_is_an_error(brant_command: Run) -> None:
     assert "--past-consumers" in brant_command("stream", "prune", "--help").stdout
     for words in ((), ("nope",)):

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.faults.postgres_crew import Crew, crew, seconds_until_back
+from tests.faults.postgres_crew import Crew, crew, rates, seconds_until_back
 from tests.servers import Server
 
 pytestmark = [
@@ -52,6 +52,8 @@ def report(crew: Crew, what: str, accidents: list[float]) -> None:
     usual, seconds = seconds_until_back(times, accidents)
     told = ", ".join("not" if each < 0 else f"{each:.1f} s" for each in seconds)
     print(f"{what}: {len(times)} effects, {usual:.0f} a second before; back to 95 % of that after: {told}")
+    print(f"effects in each second: {rates(times, times[0], times[-1])}")
+    print(f"accidents after seconds: {[round(at - times[0]) for at in accidents]}")
 
 
 def test_workers_and_producers_go_on_by_themselves_after_crashes_of_the_server(

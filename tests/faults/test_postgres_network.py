@@ -59,8 +59,9 @@ def test_each_call_ends_with_an_error_that_says_so(through: tuple[Network, str])
     with brant.open(address, busy_timeout_ms=100) as db:
         used(db)
         network.fall_silent()
-        for name, call in CALLS.items():
-            error = in_thread(call, db).exception(PATIENCE_S)
+        calls = {name: in_thread(call, db) for name, call in CALLS.items()}
+        for name, call in calls.items():
+            error = call.exception(PATIENCE_S)
             assert isinstance(error, StorageError), name
             assert "answer" in str(error) or "lost during the commit" in str(error), name
         network.come_back()

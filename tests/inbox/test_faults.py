@@ -71,7 +71,7 @@ def killed_at(point: str, program: str, *args: object) -> str:
 
 def wait_for_the_dead(path: Path | str) -> None:
     """What a process that was killed had sent is done, or undone: a server goes on for a moment."""
-    asked = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() LIMIT 1"
+    asked = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'brant' LIMIT 1"
     if isinstance(path, str):
         with psycopg.connect(path, autocommit=True) as looking:
             assert any(looking.execute(asked).fetchone() is None for _ in range(50_000))

@@ -13,6 +13,7 @@ import brant
 from brant.errors import BrantError, InvalidValue, StorageError
 from brant.inbox.tables import table_names
 from tests.inbox.tiny import send, signed, status, tiny, work
+from tests.servers import Server
 
 pytestmark = pytest.mark.both_backends
 
@@ -25,6 +26,17 @@ def copy(tmp_path: Path) -> Iterator[brant.Database]:
     """An empty database to load into."""
     with brant.open(tmp_path / "copy.db") as database:
         yield database
+
+
+@pytest.fixture
+def without_inbox(request: pytest.FixtureRequest, path: Path, database_kind: str) -> Iterator[Path]:
+    """A database in which no inbox ever was; on a server, the databases of the other tests have its tables."""
+    if database_kind == "sqlite":
+        yield path
+        return
+    server: Server = request.getfixturevalue("postgres_server")
+    with server.new_database() as address:
+        yield address  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -97,9 +109,10 @@ def test_an_id_of_a_deleted_event_is_not_given_out_again(inbox: brant.Inbox, cop
         assert send(tiny(loaded), "e2") > last
 
 
-def test_without_an_inbox_a_dump_makes_none(db: brant.Database, copy: brant.Database) -> None:
-    db.queue("q").enqueue(1)
-    copy.load(db.dump())
+def test_without_an_inbox_a_dump_makes_none(without_inbox: Path, copy: brant.Database) -> None:
+    with brant.open(without_inbox) as db:
+        db.queue("q").enqueue(1)
+        copy.load(db.dump())
     assert not copy.query("SELECT name FROM sqlite_schema WHERE name LIKE 'knocker%'")
 
 

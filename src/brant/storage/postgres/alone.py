@@ -7,6 +7,7 @@ event to record, no batch to settle, no lease to end. Otherwise a transaction be
 from __future__ import annotations
 
 import json
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -78,6 +79,7 @@ class LoneVerbs(JobVerbs):
         if self.bell is None:
             return []
         queue = str(params["queue"])
+        rang_at = time.monotonic()
         rings = self.bell.rings_now((queue,))
         rows: list[Row] = []
         try:
@@ -85,7 +87,8 @@ class LoneVerbs(JobVerbs):
         finally:
             if rings and not rows:
                 self.bell.unrung(queue)
-        self.rings.told = rings
+        if rings:
+            self.rings.rang_at = rang_at
         return rows
 
 

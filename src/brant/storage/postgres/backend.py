@@ -65,10 +65,10 @@ class PostgresStorage(TransactionalStorage):
         self._floors = Floors()
         self._is_prepared = False
         patience_s = max(busy_timeout_ms / 1000, 0.001)
-        losses = Losses()
+        self._losses = Losses()
         checks = (self._check, lambda: server_clock is not None and server_clock.is_stale)
-        self._writers = Pool(self._connect_writer, *checks, max_connections, patience_s, losses)
-        self._readers = Pool(self._connect_reader, *checks, max_connections, patience_s, losses)
+        self._writers = Pool(self._connect_writer, *checks, max_connections, patience_s, self._losses)
+        self._readers = Pool(self._connect_reader, *checks, max_connections, patience_s, self._losses)
         listens = notify and self.address.notify
         self._channel = {"channel": f"brant:{self.address.schema}"}
         self._wake = Wake(
@@ -108,9 +108,13 @@ class PostgresStorage(TransactionalStorage):
             self._read_only_connection(),
             self.clock,
             self._statements,
-            reconnect=self._read_only_connection,
+            reconnect=self._reconnect_reader,
             floors=self._floors,
         )
+
+    def _reconnect_reader(self, lost: psycopg.Connection[Any]) -> BoundedConnection:
+        self._losses.note(lost)
+        return self._read_only_connection()
 
     def _read_only_connection(self) -> BoundedConnection:
         return self.connector.reconnect(read_only=True)

@@ -17,7 +17,7 @@ from brant.clock import Clock
 from brant.errors import StorageError, TransactionError
 from brant.storage.base import Row
 from brant.storage.postgres.clock import ServerClock
-from brant.storage.postgres.errors import REFUSALS, is_lost, translated
+from brant.storage.postgres.errors import REFUSALS, is_lost, told, translated
 from brant.storage.postgres.floors import Floors
 from brant.storage.postgres.rings import Rings
 from brant.storage.postgres.sql import Statement, with_numbers
@@ -65,8 +65,9 @@ class _ServerCursor(psycopg.RawServerCursor[Row]):
 class PostgresSession(PostgresVerbs):
     """Runs Brant's statements on a connection, which is in a transaction unless it only reads.
 
-    `reconnect` is for readers in autocommit: what they read can be read again on another connection. `at_end_of_part`
-    is for connections that the caller owns: it is called when a verb is done.
+    `reconnect` is for readers in autocommit: what they read can be read again on another connection, which it gives
+    for the one that was lost. `at_end_of_part` is for connections that the caller owns: it is called when a verb is
+    done.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class PostgresSession(PostgresVerbs):
         clock: Clock,
         statements: Mapping[str, Statement],
         *,
-        reconnect: Callable[[], Connection] | None = None,
+        reconnect: Callable[[Connection], Connection] | None = None,
         at_end_of_part: Callable[[PostgresSession], None] | None = None,
         floors: Floors | None = None,
     ) -> None:
@@ -150,7 +151,7 @@ class PostgresSession(PostgresVerbs):
             rows = self._cursor.execute(statement.sql, [params[key] for key in statement.params]).fetchall()
         except REFUSALS as error:
             if isinstance(error, psycopg.Error) and is_lost(error):
-                raise lost_at_commit() from error
+                raise lost_at_commit(error) from error
             raise translated(error) from error
         if rows:
             self.rings.note(name, params)
@@ -161,7 +162,7 @@ class PostgresSession(PostgresVerbs):
         if self._reconnect is None or not isinstance(error, psycopg.Error) or not is_lost(error):
             return False
         self.connection.close()
-        self._use(self._reconnect())
+        self._use(self._reconnect(self.connection))
         return True
 
     @contextmanager
@@ -276,9 +277,10 @@ class PostgresSession(PostgresVerbs):
             raise translated(error) from error
 
 
-def lost_at_commit() -> StorageError:
+def lost_at_commit(error: Exception) -> StorageError:
     return StorageError(
-        "the connection was lost during the commit: look whether the work is done before you do it again"
+        f"the connection was lost during the commit ({told(error)}): "
+        "look whether the work is done before you do it again"
     )
 
 

@@ -59,7 +59,7 @@ class Rings:
     `used_keys`: whether unique keys were used, so that those whose time is over are to be forgotten now and then.
     """
 
-    __slots__ = ("is_lazy", "keys", "told", "used_keys", "wrote")
+    __slots__ = ("is_lazy", "keys", "rang_at", "used_keys", "wrote")
 
     def __init__(self) -> None:
         self.clear()
@@ -68,7 +68,7 @@ class Rings:
         self.wrote = False
         self.is_lazy = False
         self.used_keys = False
-        self.told = False  # the others were, by the statement itself
+        self.rang_at: float | None = None  # when a statement began that has told the others by itself
         self.keys: set[str] = set()
 
     def note(self, statement: str, params: Mapping[str, object]) -> None:

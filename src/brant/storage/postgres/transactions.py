@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 from abc import abstractmethod
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -110,6 +111,7 @@ class TransactionalStorage(Storage):
             session.require_sound()
             rings_now = bool(rings.keys) and self._wake.rings_now(rings.keys)
             if rings_now:
+                rings.rang_at = time.monotonic()
                 self._ring(session.connection)
             self._commit(session)
             if tidies:
@@ -122,14 +124,16 @@ class TransactionalStorage(Storage):
         finally:
             self._writers.give_back(session)
         if rings.wrote:
-            self._wake.committed(owes_ring=not rings_now and (rings.is_lazy or bool(rings.keys)))
+            owes_ring = not rings_now and (rings.is_lazy or bool(rings.keys))
+            self._wake.committed(owes_ring=owes_ring, rang_at=rings.rang_at)
 
     def _done_alone(self, session: PostgresSession) -> None:
         rings = session.rings
         session.is_alone = False
         self._writers.give_back(session)
         if rings.wrote:
-            self._wake.committed(owes_ring=not rings.told and (rings.is_lazy or bool(rings.keys)))
+            owes_ring = rings.rang_at is None and (rings.is_lazy or bool(rings.keys))
+            self._wake.committed(owes_ring=owes_ring, rang_at=rings.rang_at)
 
     def _commit(self, session: PostgresSession) -> None:
         try:
@@ -137,7 +141,7 @@ class TransactionalStorage(Storage):
         except psycopg.Error as error:
             if not is_lost(error) or not session.rings.wrote:
                 raise
-            raise lost_at_commit() from error
+            raise lost_at_commit(error) from error
 
     def _is_time_to_tidy(self) -> bool:
         self._used_keys += 1

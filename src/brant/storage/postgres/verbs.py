@@ -6,9 +6,8 @@ import json
 from collections.abc import Sequence
 
 from brant.storage.base import JobRow, Row, moment_after
-from brant.storage.postgres.alone import LoneVerbs
 from brant.storage.postgres.batches import PostgresBatchVerbs
-from brant.storage.postgres.floors import PostgresClaimVerbs
+from brant.storage.postgres.claims import PostgresClaimVerbs
 from brant.storage.postgres.limits import PostgresLimitVerbs
 from brant.storage.postgres.rings import Rings
 from brant.storage.postgres.schedules import PostgresScheduleVerbs
@@ -20,7 +19,6 @@ _PROMPT = 0.1  # of a lease
 
 class PostgresVerbs(
     PostgresClaimVerbs,
-    LoneVerbs,
     PostgresLimitVerbs,
     PostgresBatchVerbs,
     PostgresScheduleVerbs,

@@ -59,6 +59,7 @@ class Wake:
         self._closing = False
         self._sent_at: dict[str, float] = {}
         self._owed_at: float | None = None
+        self._last_owed = 0.0
         self._interrupt_reader, self._interrupt_writer = -1, -1
 
     @property
@@ -88,14 +89,22 @@ class Wake:
         with self._lock:
             self._sent_at.pop(key, None)
 
-    def committed(self, *, owes_ring: bool) -> None:
-        """Ring for a commit of this process's own; `owes_ring`: the others are to be told a little later."""
+    def committed(self, *, owes_ring: bool, rang_at: float | None = None) -> None:
+        """Ring for a commit of this process's own; `owes_ring`: the others are to be told a little later.
+
+        `rang_at`: when the transaction began to tell them by itself. That pays for all that was committed before.
+        """
         self.subscribers.ring_all()
+        if rang_at is not None:
+            with self._lock:
+                if self._last_owed < rang_at:
+                    self._owed_at = None
         if owes_ring:
             with self._lock:
                 is_first = self._owed_at is None
+                self._last_owed = time.monotonic()
                 if is_first:
-                    self._owed_at = time.monotonic() + QUIET_S
+                    self._owed_at = self._last_owed + QUIET_S
             if is_first:
                 self._start()
                 self._interrupt()

@@ -52,6 +52,14 @@ WHERE (SELECT paused = 0 AND events = 0 FROM brant._brant_queues WHERE name = :q
     AND id = ANY (ARRAY(SELECT job.id {{ready_locked}} LIMIT {{most}}))
 RETURNING {{claimed_columns}}
 
+-- What is due for too long is looked for another time.
+-- name: claim_above_alone
+UPDATE brant._honker_live
+SET state = 'processing', worker_id = :worker, claim_expires_at = :lease_end, attempts = attempts + 1
+WHERE (SELECT paused = 0 AND events = 0 FROM brant._brant_queues WHERE name = :queue) AND NOT {{has_limits}}
+    AND id = ANY {{chosen_above}}
+RETURNING {{claimed_columns}}
+
 -- name: ack_alone
 DELETE FROM brant._honker_live
 WHERE {{owned}} AND {{wants_events}} = 0 AND NOT EXISTS (SELECT 1 FROM brant._brant_batch_jobs WHERE job_id = :id)

@@ -46,6 +46,16 @@ ORDER BY prepared
 -- name: dead_rows
 SELECT n_live_tup, n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass('brant._honker_live')
 
+-- Dead rows among the jobs, and how many transactions have begun since the oldest that may keep them.
+-- name: kept_dead_rows
+SELECT
+    coalesce((SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass('brant._honker_live')), 0),
+    coalesce((
+        SELECT max(greatest(age(backend_xid), age(backend_xmin))) FROM pg_stat_activity
+        WHERE (datname = current_database() OR datname IS NULL) AND pid <> pg_backend_pid()
+            AND backend_type <> 'autovacuum worker'
+    ), 0)
+
 -- name: connections
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
     CAST(current_setting('max_connections') AS integer)

@@ -57,9 +57,13 @@ id, queue, attempts, {{wants_events}}, (SELECT batch_id FROM brant._brant_batch_
     SELECT priority FROM level WHERE priority IS NOT NULL
 ) AS level
 
+-- Now, as a subquery for the same reason as the limit: how many rows are due the planner is not to know beforehand.
+-- fragment: at
+(SELECT CAST(:now AS double precision))
+
 -- What may run now, of one priority.
 -- fragment: ready
-job.queue = :queue AND job.state = 'pending' AND job.priority = level.priority AND job.run_at <= :now
+job.queue = :queue AND job.state = 'pending' AND job.priority = level.priority AND job.run_at <= {{at}}
 AND job.attempts < job.max_attempts AND (job.expires_at IS NULL OR job.expires_at > :now)
 
 -- In the order of a claim, since the levels come in order, and the rows of each do.
@@ -134,7 +138,7 @@ WHERE {{some_lapsed_unique}} AND NOT EXISTS (SELECT 1 FROM brant._honker_live WH
 ) < :now, false))
 
 -- fragment: exhausted
-queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= :now
+queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= {{at}}
 
 -- Counted, not only asked for: the planner then takes the index that holds these and nothing else. They are few, since
 -- each claim buries them all.
@@ -145,7 +149,7 @@ queue = :queue AND state = 'pending' AND attempts >= max_attempts AND run_at <= 
 -- fragment: few_expired
 (SELECT count(*) FROM (
     SELECT 1 FROM brant._honker_live
-    WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
+    WHERE queue = :queue AND state = 'pending' AND expires_at IS NOT NULL AND expires_at <= {{at}}
     ORDER BY expires_at LIMIT 100
 ) AS expired)
 
@@ -181,16 +185,19 @@ RETURNING {{claimed_columns}}
 -- fragment: above
 {{ready}} AND (job.run_at, job.id) >= (level.run_at, level.id)
 
--- name: claim_above
-UPDATE brant._honker_live
-SET state = 'processing', worker_id = :worker, claim_expires_at = :lease_end, attempts = attempts + 1
-WHERE id = ANY (ARRAY(
+-- fragment: chosen_above
+(ARRAY(
     SELECT job.id FROM {{known_levels}} CROSS JOIN LATERAL (
         SELECT * FROM brant._honker_live AS job WHERE {{above}} ORDER BY job.run_at, job.id LIMIT {{most}}
         FOR UPDATE SKIP LOCKED
     ) AS job
     LIMIT {{most}}
 ))
+
+-- name: claim_above
+UPDATE brant._honker_live
+SET state = 'processing', worker_id = :worker, claim_expires_at = :lease_end, attempts = attempts + 1
+WHERE id = ANY {{chosen_above}}
 RETURNING {{claimed_columns}}
 
 -- name: claim_flags
