@@ -19,7 +19,7 @@ from tests.faults.actors import Ledger
 from tests.faults.test_workers import assert_no_two_at_once
 from tests.waiting import PATIENCE_S
 
-JOBS = 10_000
+JOBS = int(os.environ.get("BRANT_JOBS", "3000"))
 BYTES_PER_JOB = 80
 SLOTS = 4
 LEASE_S = 1
