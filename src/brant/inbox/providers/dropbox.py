@@ -13,9 +13,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}", re.ASCII)
 
 
 class Dropbox(SignedProvider):
-    """The secret is the app's own. The body says only whose files changed, so two changes may have the same text: an
+    """The secret is the app's own.
 
-    event has no key, and is handled twice rather than lost.
+    The body says only whose files changed, so that two changes may have the same text: an event has no key, and is
+    handled twice rather than lost.
     """
 
     name = "dropbox"
