@@ -20,12 +20,13 @@ $(BENCH_STAMP): $(STAMP)
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
+# Three processes for two cores: many tests wait for others.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 # The same tests, the slow ones at full length.
 test-slow: $(STAMP)
-	BRANT_KILLS=300 BRANT_JOBS=10000 BRANT_DRIVER_KILLS=20 BRANT_INBOX_KILLS=50 BRANT_EVERYWHERE=1 BRANT_WAKE_UPS=10000 BRANT_MODEL_EXAMPLES=2000 BRANT_ORACLE_EXAMPLES=1500 BRANT_POSTGRES_JOBS=20000 BRANT_POSTGRES_RESTARTS=5 BRANT_POSTGRES_KILL_S=60 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 1800 $(ARGS)
+	BRANT_KILLS=300 BRANT_JOBS=10000 BRANT_DRIVER_KILLS=20 BRANT_INBOX_KILLS=50 BRANT_EVERYWHERE=1 BRANT_WAKE_UPS=10000 BRANT_MESSAGES=500 BRANT_MODEL_EXAMPLES=2000 BRANT_ORACLE_EXAMPLES=1500 BRANT_POSTGRES_JOBS=20000 BRANT_POSTGRES_RESTARTS=5 BRANT_POSTGRES_KILL_S=60 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 1800 $(ARGS)
 
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m bench $(ARGS)

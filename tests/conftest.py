@@ -15,6 +15,8 @@ from tests.servers import Server, running_server
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: the commands under test would inherit that and be deaf to Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # by nohup: likewise
 
 
 BOTH_BACKENDS = [pytest.param("sqlite", id=pytest.HIDDEN_PARAM), "postgres"]

@@ -184,7 +184,7 @@ def test_workers_steal_from_each_other(db: brant.Database, tmp_path: Path, tools
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_parallel_readers_get_each_message_once(db: brant.Database, tmp_path: Path, tools: Path) -> None:
-    texts = [f"message {number}" for number in range(500)]
+    texts = [f"message {number}" for number in range(int(os.environ.get("BRANT_MESSAGES", "120")))]
     db.queue("tasks").write_many(texts)
     output = finish(start("parallel-readers.sh", "8", "tasks", cwd=tmp_path, tools=tools), timeout=300)
     assert sorted(output.splitlines()) == sorted(texts)

@@ -2,7 +2,8 @@ CREATE TABLE IF NOT EXISTS brant._brant_meta (key text COLLATE "C" PRIMARY KEY, 
 
 -- Names are compared by their bytes, as in a file, whatever the language of the database.
 -- Small and hot: rows come, change twice and go. Room in the pages for the changes, and vacuum long before the dead
--- versions outnumber the live ones.
+-- versions outnumber the live ones; but it never gives the end of the table back, since for that it would have to keep
+-- everybody else out.
 CREATE TABLE IF NOT EXISTS brant._honker_live (
     id bigint PRIMARY KEY DEFAULT brant._brant_take_ids(
         'brant._brant_job_ids', CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)
@@ -24,7 +25,8 @@ CREATE TABLE IF NOT EXISTS brant._honker_live (
     autovacuum_vacuum_threshold = 500,
     autovacuum_analyze_scale_factor = 0.1,
     autovacuum_analyze_threshold = 1000,
-    autovacuum_vacuum_cost_delay = 0
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
 );
 CREATE INDEX IF NOT EXISTS _brant_live_ready
     ON brant._honker_live (queue, priority DESC, run_at, id) WHERE state = 'pending';

@@ -22,7 +22,12 @@ CREATE TABLE IF NOT EXISTS brant._brant_limited (
     running bigint NOT NULL DEFAULT 0,
     priority bigint NOT NULL DEFAULT 0,
     run_at double precision
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);
 CREATE INDEX IF NOT EXISTS _brant_limited_key ON brant._brant_limited (queue, key, running);
 CREATE INDEX IF NOT EXISTS _brant_limited_held_back
     ON brant._brant_limited (queue, key, priority DESC, run_at, job_id) WHERE run_at IS NOT NULL;
@@ -35,7 +40,12 @@ CREATE TABLE IF NOT EXISTS brant._brant_starts (
     number bigint NOT NULL,
     started_at double precision NOT NULL,
     PRIMARY KEY (queue, key, number)
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);
 
 -- Keys that a job has left, for the next claim to look at. A row each, and not wake_at at once: that would keep a key
 -- locked to the end of whatever transaction settles a job, and claims with it. Written even when nobody seems to be held
@@ -44,7 +54,12 @@ CREATE TABLE IF NOT EXISTS brant._brant_left_keys (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     queue text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);
 CREATE INDEX IF NOT EXISTS _brant_left_keys_queue ON brant._brant_left_keys (queue, key);
 
 -- A job runs for as long as it is leased, whoever claims and settles it. The settings: a plan that was made while a table
