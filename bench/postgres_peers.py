@@ -38,7 +38,7 @@ class _Loop:
 
 
 def procrastinate(address: str, stack: ExitStack) -> Peer:
-    """procrastinate: asynchronous, one connection in its pool; enqueues by its synchronous connector, which is faster.
+    """procrastinate: asynchronous, one connection in its pool; enqueues by its synchronous connector.
 
     A finished job is deleted, as an acked one is. It fetches one job at a time: there are no batches.
     """
