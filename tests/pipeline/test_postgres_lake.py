@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,7 @@ def test_prune_leaves_what_is_not_archived_or_not_passed_by_a_consumer(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.skipif("BRANT_DRIVER_KILLS" not in os.environ, reason="takes long; make test-slow runs it")
 def test_a_project_runs_from_bronze_to_the_report_and_back(spark: SparkSession, address: str, tmp_path: Path) -> None:
     project = project_on(
         address,
