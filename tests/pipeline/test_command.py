@@ -29,7 +29,7 @@ def test_from_a_database_to_a_gold_table_and_a_page(tmp_path: Path) -> None:
 
     status = pipeline(tmp_path, "status", "--json")
     queries = {query["query"]: query for query in map(json.loads, status.stdout.splitlines())}
-    assert list(queries) == ["archive", "refine-orders", "metrics"]
+    assert list(queries) == ["archive", "refine-orders", "metrics", "gold-revenue"]
     assert queries["archive"]["lag"] == 0
     assert queries["archive"]["rows"] == queries["archive"]["offsets"]["app"]
     assert queries["refine-orders"]["rows"] == 20
