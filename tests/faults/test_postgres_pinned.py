@@ -78,6 +78,12 @@ def floor_of(db: brant.Database) -> floors.Floor | None:
     return found
 
 
+def wait_for_the_next_look(db: brant.Database) -> None:
+    floor = floor_of(db)
+    assert floor is not None
+    until(lambda: floor.is_due, lambda: threading.Event().wait(0.01))
+
+
 def entries_read(db: brant.Database) -> int:
     with db.transaction() as tx:
         tx.query("SELECT pg_stat_force_next_flush()")
@@ -89,11 +95,12 @@ def entries_read(db: brant.Database) -> int:
 def test_claims_do_not_walk_the_dead_rows_that_a_forgotten_transaction_keeps(
     db: brant.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    queue = db.queue("q")
+    begin_above(db)
+    wait_for_the_next_look(db)
     monkeypatch.setattr(floors, "_SHORTEST_PAUSE_S", 3600.0)
     monkeypatch.setattr(floors, "_LONGEST_PAUSE_S", 3600.0)
     monkeypatch.setattr(floors, "_MARGIN_S", 0.0)  # the dead rows may be younger than the usual one
-    queue = db.queue("q")
-    begin_above(db)
     work_off(queue, 1)  # by a look at everything, from where the next ones begin
     before = entries_read(db)
     for _ in range(50):
@@ -156,9 +163,7 @@ def test_jobs_that_come_back_or_come_late_are_found(db: brant.Database, address:
 
 def work_off_others(db: brant.Database) -> None:
     """So that the first live row is somewhere else."""
-    floor = floor_of(db)
-    assert floor is not None
-    until(lambda: floor.is_due, lambda: threading.Event().wait(0.01))
+    wait_for_the_next_look(db)
     assert db.queue("q").due_in() == 0
 
 

@@ -37,13 +37,14 @@ def as_user(address: str, name: str, password: str = SECRET) -> str:
 
 
 @pytest.fixture
-def guarded(postgres_server: Server, address: str) -> Iterator[str]:
+def guarded(address: str) -> Iterator[str]:
     """The address of a user who may read everything, by the password that is in it."""
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS brant_password")
         connection.execute(f"CREATE ROLE brant_password SUPERUSER LOGIN PASSWORD '{SECRET}'")
     yield as_user(address, "brant_password")
-    with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY brant_password")  # such as a sink's table of marks
         connection.execute("DROP ROLE brant_password")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -343,3 +345,18 @@ def test_the_life_of_jobs_can_be_followed(db: brant.Database, path: Path) -> Non
     queue.claim_one("w")
     assert [row["event"] for row in follower.next()] == ["claimed"]
     assert [consumer.name for consumer in db.job_events().consumers()] == ["spark"]
+
+
+@pytest.mark.parametrize(("error", "is_told"), [("BrokenPipeError", False), ("ValueError", True)])
+def test_the_process_that_plans_a_query_says_nothing_when_spark_hangs_up(error: str, is_told: bool) -> None:
+    program = f"""if True:
+        import sys, types
+        runner = "pyspark.sql.streaming.python_streaming_source_runner"
+        sys.modules["__main__"].__spec__ = types.SimpleNamespace(name=runner)
+        from brant.pipeline.hanging_up import hang_up_quietly
+        hang_up_quietly()
+        raise {error}
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert (error in done.stderr) == is_told

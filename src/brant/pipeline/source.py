@@ -57,8 +57,10 @@ class BrantDataSource(DataSource):
         return BatchReader(options, checked_schema(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from brant.pipeline.hanging_up import hang_up_quietly
         from brant.pipeline.stream_source import StreamReader
 
+        hang_up_quietly()
         options = self._read_options()
         return StreamReader(options, checked_schema(schema, options))
 
