@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # by nohup: likewise
 
+
+# A Spark that lives for seconds spends more on compiling its code well than it gains by that.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 BOTH_BACKENDS = [pytest.param("sqlite", id=pytest.HIDDEN_PARAM), "postgres"]
 

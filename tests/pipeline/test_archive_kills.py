@@ -12,7 +12,7 @@ import pytest
 import brant
 from brant.pipeline.jobs.archive import CONSUMER
 from brant.pipeline.lake import LakeTable
-from tests.pipeline.driving import DRIVER_S, RANDOM_KILLS, Drivers
+from tests.pipeline.driving import DRIVER_S, IS_AT_LENGTH, RANDOM_KILLS, Drivers
 from tests.pipeline.lakes import assert_each_once, by_pyarrow, lake_in
 from tests.waiting import in_thread
 
@@ -68,8 +68,9 @@ def test_killed_drivers_lose_no_event_and_archive_none_twice(tmp_path: Path) -> 
     archiver = Archiver(tmp_path)
     application = Application(tmp_path / "app.db")
     try:
-        archiver.die_at("archive.before_write")
-        assert archiver.table.log.last() is None
+        if IS_AT_LENGTH:
+            archiver.die_at("archive.before_write")
+            assert archiver.table.log.last() is None
 
         archiver.die_at("archive.after_write")
         assert archiver.table.log.last_complete() == 0
@@ -81,8 +82,9 @@ def test_killed_drivers_lose_no_event_and_archive_none_twice(tmp_path: Path) -> 
         for _ in range(RANDOM_KILLS):
             archiver.die_after(archiver.table.log.last_complete, LONGEST_RUN_S)
 
-        archiver.die_at("archive.after_write")
-        assert archiver.table.log.last_complete() not in archiver.finished_by_spark()
+        if IS_AT_LENGTH:
+            archiver.die_at("archive.after_write")
+            assert archiver.table.log.last_complete() not in archiver.finished_by_spark()
     finally:
         application.stop()
     archiver.finish()

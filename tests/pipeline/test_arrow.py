@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import brant
-from brant.pipeline.arrow import AdbcEngine, Request, SqliteEngine, is_open_here, open_engine, read_extent
+from brant.pipeline.arrow import AdbcEngine, Request, SqliteEngine, is_open_here, open_for_pages, read_extent
 from brant.pipeline.extents import Extent
 from brant.pipeline.tables import TABLES
 from tests.waiting import line_of, python
@@ -74,14 +75,14 @@ def test_a_large_row_that_retention_takes_between_two_reads_is_left_out(
 
 def test_another_library_is_not_used_on_a_file_that_is_open_here(db: brant.Database, path: Path) -> None:
     assert is_open_here(str(path))
-    with open_engine(str(path), "adbc") as engine:
+    with closing(open_for_pages(str(path), "adbc")) as engine:
         assert isinstance(engine, SqliteEngine)
 
 
 def test_the_fast_engine_is_used_where_nothing_else_has_the_file(make_events: MakeEvents) -> None:
     path = make_events(t=[1])
     assert not is_open_here(str(path))
-    with open_engine(str(path), "auto") as engine:
+    with closing(open_for_pages(str(path), "auto")) as engine:
         assert isinstance(engine, AdbcEngine)
     assert not is_open_here(str(path))
 

@@ -44,6 +44,8 @@ def test_two_that_make_it_at_once_make_one_and_the_next_start_uses_it(cache: Pat
     assert SHARED in context
 
 
+@pytest.mark.slow
+@pytest.mark.skipif("BRANT_EVERYWHERE" not in os.environ, reason="takes a minute: `make test-slow` runs it")
 def test_a_damaged_archive_is_passed_over_without_a_word(cache: Path, tmp_path: Path) -> None:
     Path(archive_path(find_java())).write_bytes(b"no archive" * 1000)
     done = run(START % (tmp_path / "loaded.txt"))

@@ -76,8 +76,9 @@ def test_killed_drivers_lose_no_event_and_write_none_twice(tmp_path: Path) -> No
     copier = Copier(tmp_path)
     application = Application(copier.source, copier.target)
     try:
-        copier.die_at("sink.before_commit")
-        assert copier.last_batch() == -1
+        if IS_AT_LENGTH:
+            copier.die_at("sink.before_commit")
+            assert copier.last_batch() == -1
 
         copier.die_at("sink.after_commit")
         assert copier.last_batch() == 0

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,12 +29,17 @@ _HEADS_AT_ONCE = 8  # times as many rows a page, when each is but a few bytes
 _GONE = bytes(bytearray(b"gone"))  # itself, not its value: retention took the row between two reads
 
 
-class Engine(Protocol):
-    """Runs statements: `fetch` gives a page, and `each` the rows of a whole table, with texts as bytes."""
+class Pages(Protocol):
+    """Runs statements that give a page."""
 
     def fetch(self, name: str, params: Mapping[str, object]) -> pa.Table: ...
-    def each(self, name: str, params: Mapping[str, object]) -> Iterator[tuple[Any, ...]]: ...
     def close(self) -> None: ...
+
+
+class Engine(Pages, Protocol):
+    """Gives the rows of a whole table too, one by one, with texts as bytes."""
+
+    def each(self, name: str, params: Mapping[str, object]) -> Iterator[tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def _ranges(request: Request, extent: Extent) -> Iterator[pa.Table]:
     params |= {"name": extent.name, "names": _json(extent.only)}
     most = request.fetch_size * (_HEADS_AT_ONCE if only_heads else 1)
     after, rows = extent.after, most
-    with open_engine(extent.path, request.engine) as engine:
+    with closing(open_for_pages(extent.path, request.engine)) as engine:
         while after < extent.until:
             bounds = {"after": after, "until": extent.until, "rows": rows, "small": request.batch_bytes // rows}
             page = engine.fetch(name, params | bounds)
@@ -132,7 +137,7 @@ def _fitting_rows(rows: int, most: int, read: int, large: int) -> int:
     return rows if large else min(most, rows * 2)
 
 
-def _filled(page: pa.Table, large: Sequence[int], request: Request, engine: Engine) -> Iterator[pa.Table]:
+def _filled(page: pa.Table, large: Sequence[int], request: Request, engine: Pages) -> Iterator[pa.Table]:
     """The page in pieces, each with so many of its large values as the cap allows."""
     if not large:
         yield page
@@ -149,7 +154,7 @@ def _filled(page: pa.Table, large: Sequence[int], request: Request, engine: Engi
     yield _with_values(page, begin, page.num_rows, values, request)
 
 
-def _value(engine: Engine, table: Table, cursor: int) -> bytes:
+def _value(engine: Pages, table: Table, cursor: int) -> bytes:
     found = engine.fetch(f"{table.stored_in}_payload", {"cursor": cursor})
     return found.column(0)[0].as_py() if found.num_rows else _GONE
 
@@ -168,7 +173,7 @@ def _whole(request: Request, extent: Extent) -> Iterator[pa.Table]:
     table = request.table
     schema = pa.schema([(column.name, _STORED[column.type]) for column in table.columns])
     with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
-        with pa.ipc.new_stream(pa.PythonFile(spool, "w"), schema) as out, open_engine(extent.path, "sqlite3") as engine:
+        with pa.ipc.new_stream(pa.PythonFile(spool, "w"), schema) as out, closing(_open(extent.path)) as engine:
             for rows in _bounded(_selected(engine, request, extent), request):
                 out.write_batch(pa.RecordBatch.from_arrays(_arrays(rows, schema), schema=schema))
         spool.seek(0)
@@ -240,7 +245,7 @@ class SqliteEngine:
 
 
 class AdbcEngine:
-    """Another SQLite library than Python's: see `open_engine` for when it may be used, and for pages only."""
+    """Another SQLite library than Python's: see `open_for_pages` for when it may be used."""
 
     def __init__(self, path: str) -> None:
         import adbc_driver_sqlite.dbapi as adbc
@@ -269,35 +274,27 @@ class AdbcEngine:
             self._cursor.execute(statement(name), [params[each] for each in parameters(name)])
             return self._cursor.fetch_arrow_table().slice(1)
 
-    def each(self, name: str, params: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
-        raise NotImplementedError("whole tables are read through sqlite3")
-
     def close(self) -> None:
         self._cursor.close()
         self._connection.close()
 
 
-@contextmanager
-def open_engine(path: str, engine: str) -> Iterator[Engine]:
-    """Of a server, its driver; of a file, ADBC where it is installed and safe, else sqlite3.
-
-    Closing one library's descriptor of a file drops the locks that the other one holds on it in this process, and
-    with them commits. So ADBC is left alone where this process has the file open already.
-    """
-    opened = _opened(path, engine)
-    try:
-        yield opened
-    finally:
-        opened.close()
-
-
-def _opened(path: str, engine: str) -> Engine:
+def _open(path: str) -> Engine:
     if is_address(path):
         from brant.pipeline.postgres_rows import PostgresEngine
 
         return PostgresEngine(path)
-    is_fast = engine != "sqlite3" and has_adbc(engine) and not is_open_here(path)
-    return AdbcEngine(path) if is_fast else SqliteEngine(path)
+    return SqliteEngine(path)
+
+
+def open_for_pages(path: str, engine: str) -> Pages:
+    """Of a file, by ADBC where it is installed and safe.
+
+    Closing one library's descriptor of a file drops the locks that the other one holds on it in this process, and
+    with them commits. So ADBC is left alone where this process has the file open already.
+    """
+    is_fast = not is_address(path) and engine != "sqlite3" and has_adbc(engine) and not is_open_here(path)
+    return AdbcEngine(path) if is_fast else _open(path)
 
 
 def has_adbc(engine: str) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+
+from brant.statements import load_statements
 
 JOB_EVENTS_TOPIC = "_brant:jobs"
 
-_FOLDER = Path(__file__).parent / "sql"
+_FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,8 @@ _ALL = (
 TABLES = {table.name: table for table in _ALL}
 
 
-@cache
 def statement(name: str, backend: str = "sqlite") -> str:
-    return (_FOLDER / backend / f"{name}.sql").read_text(encoding="utf-8")
+    return load_statements(os.path.join(_FOLDER, backend))[name]
 
 
 @cache

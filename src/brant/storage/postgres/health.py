@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from brant.errors import BrantError
-from brant.storage.health import Health
+from brant.storage.health import Health, neglected
 from brant.storage.postgres.wake import Wake
 from brant.storage.session import Session
 
@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brant.storage.postgres.backend import PostgresStorage
 
-_PATIENCE_S = 60
-_MOST_UNCLAIMED = 1000
 _OLD_TRANSACTION_S = 300
 _HELD_UP_S = 60
 _MANY_DEAD_ROWS = 100_000
@@ -28,7 +26,7 @@ def examine(storage: PostgresStorage, wake: Wake, *, thorough: bool) -> Health:
         with storage.reading() as session:
             session.value("server_time", {})
             round_trip_s = time.monotonic() - before
-            problems = [*_usual_problems(session), *(_thorough_problems(session) if thorough else [])]
+            problems = [*_usual_problems(session), *(neglected(session) if thorough else [])]
             live_rows, dead_rows = next(iter(session.rows("dead_rows", {})), (0, 0))
             facts = {
                 "path": storage.target,
@@ -75,25 +73,3 @@ def _warnings(live_rows: int, dead_rows: int) -> tuple[str, ...]:
     if dead_rows > max(_MANY_DEAD_ROWS, 10 * live_rows):
         return (f"the table of live jobs holds {dead_rows} dead rows: autovacuum is behind or held up; see to it",)
     return ()
-
-
-def _thorough_problems(session: Session) -> list[str]:
-    now = session.now()
-    patience = {"before": now - _PATIENCE_S, "most": _MOST_UNCLAIMED}
-    problems = []
-    ahead = session.last_job_id() / 1_000_000 - now
-    if ahead > _PATIENCE_S:
-        problems.append(f"the newest id is {ahead:.0f} s in the future: the clock was set back; ids go on from there")
-    problems += [
-        f"{count} jobs of the queue {queue!r} have a lease that ran out, and nobody claims them: start a worker"
-        for queue, count in session.rows("abandoned_leases", patience)
-    ]
-    problems += [
-        f"the schedule {name!r} is overdue: no scheduler runs; start one with 'brant schedule run'"
-        for (name,) in session.rows("overdue_schedules", patience)
-    ]
-    problems += [
-        f"the schedule {name!r} feeds the queue {queue!r}, where {count} jobs wait: nobody takes them"
-        for name, queue, count in session.rows("schedules_without_consumers", patience)
-    ]
-    return problems

@@ -8,15 +8,13 @@ import sys
 from collections.abc import Callable
 
 from brant.errors import BrantError, StorageError
-from brant.storage.health import Health
+from brant.storage.health import Health, neglected
 from brant.storage.session import Session
 from brant.storage.sqlite.wake import FileWatch
 
 # The versions in which two connections can corrupt the log when one restarts it while the other checkpoints.
 _LOG_RACE_FIXED = (3, 51, 3)
 _LARGE_LOG = 64 * 1024 * 1024
-_PATIENCE_S = 60
-_MOST_UNCLAIMED = 1000
 _OTHER_SQLITE_MODULES = ("apsw", "pysqlite3", "pysqlcipher3", "sqlcipher3")
 
 
@@ -60,8 +58,6 @@ def examine(session: Session, path: str, watch: FileWatch, log_is_pinned: Callab
 
 
 def _thorough_problems(session: Session, log_is_pinned: Callable[[], bool]) -> list[str]:
-    now = session.now()
-    patience = {"before": now - _PATIENCE_S, "most": _MOST_UNCLAIMED}
     problems = [
         f"the file is damaged: {found}; restore a backup, or save what can be read with 'brant dump'"
         for found in _damage(session)
@@ -70,22 +66,7 @@ def _thorough_problems(session: Session, log_is_pinned: Callable[[], bool]) -> l
         return problems  # to look further would fail, or tell what is not so
     if log_is_pinned():
         problems.append("a connection keeps an old snapshot open, so that the log can't be emptied; find and end it")
-    ahead = session.last_job_id() / 1_000_000 - now
-    if ahead > _PATIENCE_S:
-        problems.append(f"the newest id is {ahead:.0f} s in the future: the clock was set back; ids go on from there")
-    problems += [
-        f"{count} jobs of the queue {queue!r} have a lease that ran out, and nobody claims them: start a worker"
-        for queue, count in session.rows("abandoned_leases", patience)
-    ]
-    problems += [
-        f"the schedule {name!r} is overdue: no scheduler runs; start one with 'brant schedule run'"
-        for (name,) in session.rows("overdue_schedules", patience)
-    ]
-    problems += [
-        f"the schedule {name!r} feeds the queue {queue!r}, where {count} jobs wait: nobody takes them"
-        for name, queue, count in session.rows("schedules_without_consumers", patience)
-    ]
-    return problems
+    return [*problems, *neglected(session)]
 
 
 def _damage(session: Session) -> list[str]:

@@ -1,3 +1,4 @@
+-- name: topics
 SELECT
     timestamp_seconds(unix_seconds(created_at) DIV :window * :window) AS window_start,
     tenant,

@@ -1,1 +1,0 @@
-SELECT id FROM brant.knocker_attempts WHERE id > :after AND id <= :until ORDER BY id LIMIT 1 OFFSET :skip

@@ -1,1 +1,0 @@
-SELECT DISTINCT topic FROM brant._honker_stream_consumers

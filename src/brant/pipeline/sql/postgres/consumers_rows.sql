@@ -1,3 +1,0 @@
-SELECT name, topic, "offset" FROM brant._honker_stream_consumers
-WHERE CAST(:names AS json) IS NULL OR topic IN (SELECT json_array_elements_text(CAST(:names AS json)))
-ORDER BY topic, name

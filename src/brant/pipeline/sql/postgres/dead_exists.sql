@@ -1,1 +1,0 @@
-SELECT 1 FROM brant._honker_dead LIMIT 1

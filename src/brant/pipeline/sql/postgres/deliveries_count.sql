@@ -1,1 +1,0 @@
-SELECT count(*) FROM brant.knocker_deliveries WHERE id > :after AND id <= :until

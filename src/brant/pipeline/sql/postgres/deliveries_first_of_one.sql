@@ -1,2 +1,0 @@
-SELECT min(id) FROM brant.knocker_deliveries
-WHERE endpoint_id = (SELECT id FROM brant.knocker_endpoints WHERE name = :name) AND id > :after

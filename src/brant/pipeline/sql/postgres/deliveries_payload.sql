@@ -1,1 +1,0 @@
-SELECT body_blob FROM brant.knocker_deliveries WHERE id = :cursor

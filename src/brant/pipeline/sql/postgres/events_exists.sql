@@ -1,1 +1,0 @@
-SELECT 1 FROM brant.knocker_events LIMIT 1

@@ -1,1 +1,0 @@
-SELECT batch, plan FROM brant._brant_spark_commits WHERE app = ? AND batch >= 0 FOR UPDATE

@@ -1,1 +1,0 @@
-SELECT count(*) FROM brant._honker_notifications WHERE id > :after AND id <= :until

@@ -1,1 +1,0 @@
-SELECT payload FROM brant._honker_notifications WHERE id = :cursor

@@ -1,1 +1,0 @@
-SELECT DISTINCT queue FROM brant._honker_live

@@ -1,3 +1,0 @@
-SELECT job_id, value, created_at, expires_at FROM brant._honker_results
-WHERE CAST(:names AS json) IS NULL
-ORDER BY job_id

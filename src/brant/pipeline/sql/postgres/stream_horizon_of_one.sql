@@ -1,1 +1,0 @@
-SELECT brant._brant_horizon(CAST('brant._brant_stream_offsets' AS regclass), :name) AS last

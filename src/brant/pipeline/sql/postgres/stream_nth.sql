@@ -1,4 +1,0 @@
-SELECT "offset" FROM brant._honker_stream
-WHERE "offset" > :after AND "offset" <= :until
-ORDER BY "offset"
-LIMIT 1 OFFSET :skip

@@ -1,4 +1,0 @@
-SELECT "offset" FROM brant._honker_stream
-WHERE topic IN (SELECT json_array_elements_text(CAST(:names AS json))) AND "offset" > :after AND "offset" <= :until
-ORDER BY "offset"
-LIMIT 1 OFFSET :skip

@@ -1,1 +1,0 @@
-SELECT DISTINCT name FROM knocker_endpoints

@@ -1,1 +1,0 @@
-PRAGMA busy_timeout = 30000

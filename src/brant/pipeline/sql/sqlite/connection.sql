@@ -1,0 +1,2 @@
+-- name: busy_timeout
+PRAGMA busy_timeout = 30000

@@ -1,1 +1,0 @@
-SELECT 1 FROM _honker_stream_consumers LIMIT 1

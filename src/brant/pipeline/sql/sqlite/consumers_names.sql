@@ -1,1 +1,0 @@
-SELECT DISTINCT topic FROM _honker_stream_consumers

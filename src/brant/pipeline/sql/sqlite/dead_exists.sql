@@ -1,1 +1,0 @@
-SELECT 1 FROM _honker_dead LIMIT 1

@@ -1,1 +1,0 @@
-SELECT DISTINCT queue FROM _honker_dead

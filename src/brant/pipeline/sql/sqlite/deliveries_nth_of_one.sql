@@ -1,4 +1,0 @@
-SELECT id FROM knocker_deliveries
-WHERE endpoint_id = (SELECT id FROM knocker_endpoints WHERE name = :name) AND id > :after AND id <= :until
-ORDER BY id
-LIMIT 1 OFFSET :skip

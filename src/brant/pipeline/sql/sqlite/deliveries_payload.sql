@@ -1,3 +1,0 @@
-SELECT x'' AS payload
-UNION ALL
-SELECT CAST(body_blob AS BLOB) FROM knocker_deliveries WHERE id = :cursor

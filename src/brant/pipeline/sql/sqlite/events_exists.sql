@@ -1,1 +1,0 @@
-SELECT 1 FROM knocker_events LIMIT 1

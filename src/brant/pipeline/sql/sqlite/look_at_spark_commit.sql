@@ -1,1 +1,0 @@
-SELECT batch, plan FROM _brant_spark_commits WHERE app = ?

@@ -1,1 +1,0 @@
-SELECT count(*) FROM _honker_notifications WHERE id > :after AND id <= :until

@@ -1,0 +1,5 @@
+-- name: results_exists
+SELECT 1 FROM _honker_results LIMIT 1
+
+-- name: results_rows
+SELECT job_id, value, created_at, expires_at FROM _honker_results WHERE :names IS NULL ORDER BY job_id

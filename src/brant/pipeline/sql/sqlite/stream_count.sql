@@ -1,1 +1,0 @@
-SELECT count(*) FROM _honker_stream WHERE offset > :after AND offset <= :until

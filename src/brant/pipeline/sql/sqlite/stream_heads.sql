@@ -1,8 +1,0 @@
-SELECT 0 AS "offset", x'' AS topic
-UNION ALL
-SELECT * FROM (
-    SELECT offset, CAST(topic AS BLOB) FROM _honker_stream
-    WHERE offset > :after AND offset <= :until
-    ORDER BY offset
-    LIMIT :rows
-)

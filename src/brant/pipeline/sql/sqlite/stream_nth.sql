@@ -1,1 +1,0 @@
-SELECT offset FROM _honker_stream WHERE offset > :after AND offset <= :until ORDER BY offset LIMIT 1 OFFSET :skip

@@ -1,3 +1,0 @@
-SELECT x'' AS payload
-UNION ALL
-SELECT CAST(payload AS BLOB) FROM _honker_stream WHERE offset = :cursor

@@ -1,1 +1,0 @@
-SELECT offset, created_at FROM _honker_stream WHERE offset >= :cursor ORDER BY offset LIMIT 1
