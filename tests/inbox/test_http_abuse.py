@@ -148,13 +148,14 @@ def test_a_body_that_ends_too_early_is_not_stored(server: Server) -> None:
 
 
 def test_what_comes_after_the_announced_length_is_not_part_of_the_body(server: Server) -> None:
-    body, before = b"1234567890", stored(server, "hooks")
+    body = b"1234567890"
     lines = [f"{name}: {value}" for name, value in signed(body).items()]
     with server.connect() as connection:
         connection.sendall(head("/hooks", "Content-Length: 5", *lines) + body)
         # The rest is the next request, which is none: the answer to that may come first.
         assert answer_on(connection)[0] in (400, 401)
-    assert stored(server, "hooks") == before
+    with server.inbox() as inbox:
+        assert all(event.body not in (body, body[:5]) for event in inbox.list_events(endpoint="hooks", limit=1000))
 
 
 @pytest.mark.parametrize(
