@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from brant.errors import InvalidValue, QueueNameError
@@ -133,8 +133,18 @@ def encode(payload: object) -> str:
         raise TypeError(f"the payload is not JSON: {error}") from error
 
 
-# Not json.dumps: that builds an encoder anew for each call that changes an option.
-_encode = json.JSONEncoder(allow_nan=False).encode
+def _encoder() -> Callable[[object], str]:
+    """Not json.dumps, nor an encoder's method: they make it anew in each call, as long as a small payload takes."""
+    whole = json.JSONEncoder(allow_nan=False)
+    make = getattr(json.encoder, "c_make_encoder", None)  # not in every Python
+    if make is None:
+        return whole.encode
+    # Without a look for circles, which end as what is nested too deeply.
+    pieces = make(None, whole.default, json.encoder.encode_basestring_ascii, None, ": ", ", ", False, False, False)
+    return lambda payload: "".join(pieces(payload, 0))
+
+
+_encode = _encoder()
 
 
 def decode(text: str) -> Any:
