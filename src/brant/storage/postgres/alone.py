@@ -47,8 +47,8 @@ class LoneVerbs(JobVerbs):
             if options.get("expires_at") is not None:
                 params["expires_at"] = options["expires_at"]
             params["payloads"] = json.dumps(payloads)
-            if rows := self._rows_and_ring("enqueue_many", params):
-                return [row[0] for row in rows]
+            for (first_id,) in self._rows_and_ring("enqueue_many", params):
+                return list(range(first_id, first_id + len(payloads)))
         return super().enqueue_many(queue, payloads, **options)
 
     def claim(

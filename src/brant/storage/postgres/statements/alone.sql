@@ -14,18 +14,20 @@ SELECT brant._brant_take_ids('brant._brant_job_ids', :micros), CAST(:queue AS te
 WHERE {{tells_nobody}}
 RETURNING id, {{rung}}
 
+-- The ids follow each other, so that the first tells all.
 -- name: enqueue_many_alone
 WITH first AS MATERIALIZED (
     SELECT brant._brant_take_ids(
         'brant._brant_job_ids', :micros, json_array_length(CAST(:payloads AS json))
     ) AS first_id, {{rung}} AS rung
     WHERE {{tells_nobody}}
+), added AS (
+    INSERT INTO brant._honker_live (id, queue, payload, priority, run_at, max_attempts, created_at, expires_at)
+    SELECT first.first_id + item.number - 1, CAST(:queue AS text), item.value, :priority, :run_at, :max_attempts,
+        :second, CAST(:expires_at AS double precision)
+    FROM first CROSS JOIN json_array_elements_text(CAST(:payloads AS json)) WITH ORDINALITY AS item (value, number)
 )
-INSERT INTO brant._honker_live (id, queue, payload, priority, run_at, max_attempts, created_at, expires_at)
-SELECT first.first_id + item.number - 1, CAST(:queue AS text), item.value, :priority, :run_at, :max_attempts, :second,
-    CAST(:expires_at AS double precision)
-FROM first CROSS JOIN json_array_elements_text(CAST(:payloads AS json)) WITH ORDINALITY AS item (value, number)
-RETURNING id
+SELECT first_id FROM first
 
 -- Whether jobs come in the same order by the time since when they are due, or none is due for too long.
 -- fragment: none_overdue
