@@ -18,6 +18,7 @@ _LONGEST_NAME = 512
 _SHELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _LARGEST = 2**63 - 1
 _SQL_TYPES = (int, float, str, bytes, bytearray, memoryview, type(None))
+_PLAIN_SQL_TYPES = frozenset(_SQL_TYPES)
 _LONGEST_S = 2**62  # added to the present time it still fits into SQLite's 64 bits
 
 
@@ -168,6 +169,8 @@ def positional(params: Iterable[object] | None) -> tuple[object, ...]:
     if isinstance(params, (Mapping, str, bytes, bytearray, memoryview)):
         raise TypeError(f"parameters must be a positional sequence of values, not {type(params).__name__}")
     values = tuple(params)
+    if _PLAIN_SQL_TYPES.issuperset(map(type, values)):
+        return values
     for position, value in enumerate(values, start=1):
         # Left to itself, the sqlite3 module would store a datetime as text of some format.
         if not isinstance(value, _SQL_TYPES):

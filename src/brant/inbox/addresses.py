@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -46,6 +47,7 @@ def sender(peer: str | None, forwarded: Sequence[str], proxies: Networks) -> str
     return None if address is None else str(address)
 
 
+@functools.lru_cache(maxsize=1024)
 def _parsed(text: str) -> IPv4Address | IPv6Address | None:
     stripped = text.strip()
     with_port = _WITH_PORT.fullmatch(stripped)

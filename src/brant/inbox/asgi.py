@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from brant.arguments import seconds, whole
@@ -107,7 +106,7 @@ class App:
         content = refusal or await body.read(request.header("content-length"), endpoint.settings.max_body)
         if isinstance(content, Received):
             return await self._inbox.refuse_async(endpoint, content)
-        answer = await self._inbox.receive_request(endpoint.name, replace(request, body=content))
+        answer = await self._inbox.receive_request(endpoint.name, request.with_body(content))
         if answer.follow_up is None or await self._has_followed(answer.follow_up):
             return answer
         return _NOT_NOW

@@ -81,7 +81,7 @@ def refusal_before_body(settings: EndpointSettings, request: Request) -> Receive
     """Why a request is refused that need not be read any further."""
     if settings.allow_from is not None and request.remote not in settings.allow_from:
         return Received(403, reason="the address is none of those that may send")
-    size = sum(len(name) + len(value) for name, value in request.headers.pairs) + len(request.query)
+    size = request.headers.size + len(request.query)
     if size > settings.max_header_bytes or len(request.headers) > _MOST_HEADERS:
         return Received(431, reason="the headers are too large")
     return None

@@ -23,19 +23,24 @@ class BodyError(InvalidValue):
 class Headers:
     """Name and value pairs in the order of arrival. Names are found in any case; repeats are kept."""
 
-    __slots__ = ("pairs",)
+    __slots__ = ("_by_name", "pairs", "size")
 
     def __init__(self, pairs: Pairs = ()) -> None:
         given = pairs.items() if isinstance(pairs, Mapping) else pairs
-        self.pairs: tuple[tuple[str, str], ...] = tuple((_text(name), _text(value)) for name, value in given)
+        self.pairs: tuple[tuple[str, str], ...] = tuple([(_text(name), _text(value)) for name, value in given])
+        self._by_name: dict[str, list[str]] = {}
+        self.size = 0
+        """Characters of all names and values."""
+        for name, value in self.pairs:
+            self._by_name.setdefault(name.lower(), []).append(value)
+            self.size += len(name) + len(value)
 
     def all(self, name: str) -> list[str]:
-        wanted = name.lower()
-        return [value for given, value in self.pairs if given.lower() == wanted]
+        return list(self._by_name.get(name.lower(), ()))
 
     def sole(self, name: str) -> str | None:
         """The value if the header came exactly once: of two, nobody can say which one was signed."""
-        values = self.all(name)
+        values = self._by_name.get(name.lower(), ())
         return values[0] if len(values) == 1 else None
 
     def __iter__(self) -> Any:
@@ -81,6 +86,9 @@ class Request:
         raw = body.encode() if isinstance(body, str) else bytes(body)
         kept = headers if isinstance(headers, Headers) else Headers(headers)
         return cls(raw, kept, method.upper(), path, _query_text(query), remote)
+
+    def with_body(self, body: bytes) -> Request:
+        return Request(body, self.headers, self.method, self.path, self.query, self.remote)
 
     def header(self, name: str) -> str | None:
         """The header's value; None if it is missing or came more than once."""
