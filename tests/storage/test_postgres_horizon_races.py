@@ -61,6 +61,20 @@ def test_what_was_committed_before_an_open_transaction_published_is_read(clients
     assert payloads(reader) == ["before", "late", "after"]
 
 
+@pytest.mark.parametrize("read", ["honker_stream_read_since('t', 0, 10)", "_brant_read_notifications('c', 0, 10)"])
+def test_where_a_snapshot_would_pass_over_late_events_reading_is_refused(clients: Clients, read: str) -> None:
+    publish(clients.new(), "1")
+    with clients.new().transaction() as session:
+        session.notify("c", "1")
+    with psycopg.connect(clients.address) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with pytest.raises(psycopg.errors.ActiveSqlTransaction, match="at REPEATABLE READ events that commit meanwhile"):
+            connection.execute(f"SELECT brant.{read}")  # type: ignore[arg-type]
+        connection.rollback()
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        assert connection.execute(f"SELECT brant.{read}").fetchall()  # type: ignore[arg-type]
+
+
 def test_a_transaction_that_publishes_nothing_holds_nobody_up(clients: Clients) -> None:
     reader, idle = clients.new(), clients.begin()
     idle.session.enqueue("q", "1")

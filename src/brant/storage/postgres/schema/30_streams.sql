@@ -126,6 +126,21 @@ $$;
 CREATE OR REPLACE TRIGGER _brant_number_notification BEFORE INSERT ON brant._honker_notifications
     FOR EACH ROW WHEN (NEW.id IS NULL) EXECUTE FUNCTION brant._brant_number_notification();
 
+-- With one snapshot for all of a transaction, a publisher that ends between that and the look at the locks is in
+-- neither, and its events would be passed over for ever; a standby knows no locks of the server that it follows.
+CREATE OR REPLACE FUNCTION brant._brant_require_horizon() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'streams and channels are read at READ COMMITTED; at % events that commit meanwhile would be lost',
+            upper(current_setting('transaction_isolation')) USING ERRCODE = 'active_sql_transaction';
+    END IF;
+    IF pg_is_in_recovery() THEN
+        RAISE EXCEPTION 'streams and channels can''t be read on a standby: read them on the server that it follows'
+            USING ERRCODE = 'read_only_sql_transaction';
+    END IF;
+END
+$$;
+
 -- Each statement of these functions has a snapshot of its own. Where there is nothing behind the offset, which is what
 -- most who were woken find, the locks are not looked at.
 CREATE OR REPLACE FUNCTION brant._brant_read_stream(in_topic text, after_offset bigint, most bigint)
@@ -136,6 +151,7 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM brant._honker_stream WHERE topic = in_topic AND "offset" > after_offset) THEN
         RETURN;
     END IF;
+    PERFORM brant._brant_require_horizon();
     horizon := brant._brant_horizon('brant._brant_stream_offsets', in_topic);
     RETURN QUERY SELECT event.* FROM brant._honker_stream AS event
         WHERE event.topic = in_topic AND event."offset" > after_offset AND event."offset" <= horizon
@@ -161,6 +177,7 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM brant._honker_notifications WHERE channel = in_channel AND id > after_id) THEN
         RETURN;
     END IF;
+    PERFORM brant._brant_require_horizon();
     horizon := brant._brant_horizon('brant._brant_notification_ids', in_channel);
     RETURN QUERY SELECT told.* FROM brant._honker_notifications AS told
         WHERE told.channel = in_channel AND told.id > after_id AND told.id <= horizon
