@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -67,6 +68,15 @@ def test_the_format_is_there(spark: SparkSession, make_events: Callable[..., Pat
     path = make_events(orders=["a", "b"])
     rows = spark.read.format("brant").load(os.fspath(path)).select("topic", "payload").collect()
     assert [tuple(row) for row in rows] == [("orders", '"a"'), ("orders", '"b"')]
+
+
+def test_a_query_that_starts_does_not_change_what_another_sends_to_its_tasks(spark: SparkSession) -> None:
+    """All queries share the map. A plain HashMap that gains a key while it is sent can't be read at the other end."""
+    state: Any = spark._jsparkSession.sessionState()  # type: ignore[attr-defined]
+    shared = state.dataSourceManager().lookupDataSource("brant").dataSourceCls().envVars()
+    jvm: Any = spark.sparkContext._jvm
+    assert jvm.Class.forName("java.util.concurrent.ConcurrentHashMap").isInstance(shared)
+    assert isinstance(spark.sparkContext.environment, dict), "the program's own is as it was"
 
 
 def test_an_error_is_raised_and_not_printed_too(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:

@@ -175,4 +175,26 @@ def _register(spark: SparkSession) -> None:
         from brant.pipeline.source import BrantDataSource
     except ImportError as missing:
         raise missing_extra(missing.name or str(missing)) from missing
-    spark.dataSource.register(BrantDataSource)
+    with _environment_that_may_change(spark):
+        spark.dataSource.register(BrantDataSource)
+
+
+@contextmanager
+def _environment_that_may_change(spark: SparkSession) -> Iterator[None]:
+    """What is registered meanwhile takes the environment of its Python processes along in a map that bears changes.
+
+    All queries on a format share that map. One that starts adds to it while another one may be sending it to its tasks,
+    which then fail: they can't read the plain HashMap that Spark makes of a dict.
+    """
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        yield
+        return
+    context: Any = spark.sparkContext
+    given = context.environment
+    context.environment = context._jvm.java.util.concurrent.ConcurrentHashMap(given)
+    try:
+        yield
+    finally:
+        context.environment = given
