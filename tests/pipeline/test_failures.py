@@ -41,6 +41,17 @@ def test_errors_of_sql_are_one_line(spark: SparkSession) -> None:
         assert "org.apache" not in text
 
 
+def test_a_failed_task_is_told_by_its_cause_and_not_by_the_name_of_a_proxy() -> None:
+    told = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "table.py", line 70, in write_batch
+py4j.protocol.Py4JJavaError: An error occurred while calling o331.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed: java.io.OptionalDataException
+\tat java.base/java.io.ObjectInputStream.readObject0(ObjectInputStream.java:1756)
+Caused by: java.io.OptionalDataException
+"""
+    assert sentence_in(told) == "Job aborted due to stage failure: Task 0 failed: java.io.OptionalDataException"
+
+
 def test_a_query_that_fails_tells_why_in_one_line_and_notes_it(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"), create=True)
 

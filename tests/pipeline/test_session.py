@@ -72,7 +72,7 @@ def test_the_format_is_there(spark: SparkSession, make_events: Callable[..., Pat
 
 def test_a_query_that_starts_does_not_change_what_another_sends_to_its_tasks(spark: SparkSession) -> None:
     """All queries share the map. A plain HashMap that gains a key while it is sent can't be read at the other end."""
-    state: Any = spark._jsparkSession.sessionState()  # type: ignore[attr-defined]
+    state: Any = spark._jsparkSession.sessionState()
     shared = state.dataSourceManager().lookupDataSource("brant").dataSourceCls().envVars()
     jvm: Any = spark.sparkContext._jvm
     assert jvm.Class.forName("java.util.concurrent.ConcurrentHashMap").isInstance(shared)

@@ -68,11 +68,11 @@ def test_where_a_snapshot_would_pass_over_late_events_reading_is_refused(clients
         session.notify("c", "1")
     with psycopg.connect(clients.address) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        with pytest.raises(psycopg.errors.ActiveSqlTransaction, match="at REPEATABLE READ events that commit meanwhile"):
-            connection.execute(f"SELECT brant.{read}")  # type: ignore[arg-type]
+        with pytest.raises(psycopg.errors.ActiveSqlTransaction, match="at REPEATABLE READ events"):
+            connection.execute(f"SELECT brant.{read}")
         connection.rollback()
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        assert connection.execute(f"SELECT brant.{read}").fetchall()  # type: ignore[arg-type]
+        assert connection.execute(f"SELECT brant.{read}").fetchall()
 
 
 def test_a_transaction_that_publishes_nothing_holds_nobody_up(clients: Clients) -> None:

@@ -15,7 +15,7 @@ _CLASSED = re.compile(r"\[(?P<name>[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (?P<text>
 # These say only that something else has failed, which stands further down.
 _WRAPPERS = ("STREAM_FAILED", "PYTHON_", "FOREACH_BATCH", "FOREACH_USER", "TASK_WRITE_FAILED", "CANNOT_LOAD")
 _PYTHON = re.compile(r"(?P<text>(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Warning|Exit)\b(?:: .+)?)")
-_JAVA = re.compile(r"(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (?P<text>.+)")
+_JAVA = re.compile(r"(?:: |Caused by: )?(?!py4j\.)(?:[a-z]\w*\.)+[A-Z][\w$]*: (?P<text>.+)")
 # Some say nothing but their name.
 _SILENT = re.compile(r"(?:: |Caused by: )?(?P<text>(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error))$")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*$|;?\s*line \d+ pos \d+;?$")
