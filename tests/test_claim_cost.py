@@ -102,9 +102,10 @@ CROWDS = [
 ]
 
 
+@pytest.mark.parametrize("is_analyzed", [False, True])
 @pytest.mark.parametrize("crowd", CROWDS, ids=lambda crowd: crowd.__name__)
 def test_a_claim_costs_the_same_beside_many_other_rows(
-    timed: brant.Database, meter: Meter, crowd: Callable[[brant.Queue], None]
+    timed: brant.Database, meter: Meter, crowd: Callable[[brant.Queue], None], is_analyzed: bool
 ) -> None:
     queue = timed.queue("q")
     queue.enqueue_many(range(4))
@@ -112,6 +113,9 @@ def test_a_claim_costs_the_same_beside_many_other_rows(
     alone = meter.claim_and_ack()
     crowd(queue)
     queue.enqueue("one more")
+    if is_analyzed:
+        with timed.transaction() as tx:
+            tx.execute("ANALYZE")
     crowded = meter.claim_and_ack()
     assert alone > 0
     assert crowded < 2 * alone

@@ -63,3 +63,11 @@ def test_each_prepares_on_the_server(postgres_server: Server) -> None:
         with psycopg.connect(address) as connection:
             for place, name in enumerate(NAMES):
                 connection.execute(f"PREPARE statement_{place} AS {with_numbers(statements('brant')[name])}")
+
+
+def test_no_index_makes_the_statements_of_queues_be_prepared_anew_for_each_name(file: brant.Database) -> None:
+    """SQLite does so where a value that is bound decides whether a partial index may be used: `queue = 'a name'`."""
+    rows = file.query("SELECT sql FROM sqlite_schema WHERE type = 'index' AND tbl_name LIKE '_honker%'")
+    conditions = [row["sql"].partition(" WHERE ")[2] for row in rows if row["sql"]]
+    assert "queue IS 'knocker.events'" in conditions
+    assert {column for condition in conditions for column in re.findall(r"(\w+) = '", condition)} == {"state"}

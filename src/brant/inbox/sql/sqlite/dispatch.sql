@@ -40,12 +40,12 @@ UPDATE knocker_events SET status = 'received', attempt_count = 0, handled_at = N
 
 -- name: live_jobs
 SELECT id FROM _honker_live
-WHERE queue = 'knocker.events'
+WHERE queue IS 'knocker.events'
     AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.event_id') END = ?1
 
 -- name: delete_dead_jobs
 DELETE FROM _honker_dead
-WHERE queue = 'knocker.events'
+WHERE queue IS 'knocker.events'
     AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.event_id') END = ?1
 
 -- name: open_order
@@ -75,7 +75,7 @@ SELECT 1 AS found FROM _brant_inbox_order AS o
 WHERE o.endpoint_id = ?1 AND o.ordering_key = ?2 AND o.open = 1
     AND EXISTS (
         SELECT 1 FROM _honker_live
-        WHERE queue = 'knocker.events'
+        WHERE queue IS 'knocker.events'
             AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.event_id') END = +o.event_id
     )
 ORDER BY o.event_id LIMIT 1
@@ -86,7 +86,7 @@ SELECT e.id FROM knocker_events AS e
 WHERE e.status = ?1 AND e.id > ?2
     AND NOT EXISTS (
         SELECT 1 FROM _honker_live
-        WHERE queue = 'knocker.events'
+        WHERE queue IS 'knocker.events'
             AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.event_id') END = +e.id
     )
 ORDER BY e.id LIMIT ?3

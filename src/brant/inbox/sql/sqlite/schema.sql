@@ -110,16 +110,17 @@ CREATE INDEX IF NOT EXISTS _brant_inbox_deliveries_endpoint ON knocker_deliverie
 CREATE INDEX IF NOT EXISTS _brant_inbox_orphans
     ON knocker_deliveries (endpoint_id, id, length(body_blob)) WHERE event_id IS NULL
 
--- What other programs enqueued by hand need not be JSON.
+-- What other programs enqueued by hand need not be JSON. IS, since with = every statement on a queue whose name is bound
+-- would be prepared anew for each run: it might be this one.
 -- name: make_36_live_jobs
 CREATE INDEX IF NOT EXISTS _brant_inbox_live
     ON _honker_live (CASE WHEN json_valid(payload) THEN json_extract(payload, '$.event_id') END)
-    WHERE queue = 'knocker.events'
+    WHERE queue IS 'knocker.events'
 
 -- name: make_37_dead_jobs
 CREATE INDEX IF NOT EXISTS _brant_inbox_dead
     ON _honker_dead (CASE WHEN json_valid(payload) THEN json_extract(payload, '$.event_id') END)
-    WHERE queue = 'knocker.events'
+    WHERE queue IS 'knocker.events'
 
 -- The keys of events that are gone, so that a late redelivery of one is still known.
 -- name: make_40_tombstones
