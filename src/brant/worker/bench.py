@@ -69,6 +69,7 @@ class Bench:
         self._unsettled: list[Settlement] = []
         self._settle_again_at = 0.0
         self._more_is_likely = False
+        self._found_nothing = False
         self._presence_unsure = False
         self._next_presence_check = 0.0
         self._is_cut_off = False
@@ -163,7 +164,7 @@ class Bench:
             self._bell.ignore_commits()
             self._bell.wait(min(pause, until_check))
         elif self._is_listening():
-            self._presence_unsure |= self._bell.wait(pause)
+            self._presence_unsure |= self._bell.wait_again(pause, found_nothing=self._found_nothing)
 
     def _is_listening(self) -> bool:
         """False when it was not, or can't: then look once more before waiting."""
@@ -299,6 +300,7 @@ class Bench:
             self._put_back(jobs)
             return 0
         self._more_is_likely = len(jobs) == claim.slots
+        self._found_nothing = not jobs
         for job in jobs:
             self._start(job, claim.made_at)
         self.is_idle = not self._running and due_in != 0
