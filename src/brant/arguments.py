@@ -136,12 +136,12 @@ def encode(payload: object) -> str:
 
 def _encoder() -> Callable[[object], str]:
     """Not json.dumps, nor an encoder's method: they make it anew in each call, as long as a small payload takes."""
-    whole = json.JSONEncoder(allow_nan=False)
+    plain = json.JSONEncoder(allow_nan=False)
     make = getattr(json.encoder, "c_make_encoder", None)  # not in every Python
     if make is None:
-        return whole.encode
+        return plain.encode
     # Without a look for circles, which end as what is nested too deeply.
-    pieces = make(None, whole.default, json.encoder.encode_basestring_ascii, None, ": ", ", ", False, False, False)
+    pieces = make(None, plain.default, json.encoder.encode_basestring_ascii, None, ": ", ", ", False, False, False)
     return lambda payload: "".join(pieces(payload, 0))
 
 

@@ -91,7 +91,7 @@ def _lines(count: int, size: int) -> list[str]:
 
 @pytest.mark.parametrize(
     ("lines", "status"),
-    [(_lines(10_000, 1), 431), (_lines(1001, 1), 431), (_lines(1, 70_000), 431), (_lines(100, 60_000), 431)],
+    [(_lines(10_000, 1), 431), (_lines(1001, 1), 431), (_lines(1, 70_000), 431), (_lines(100, 60_000), 400)],
 )
 def test_too_many_or_too_large_headers_are_refused(server: Server, lines: list[str], status: int) -> None:
     before = stored(server, "open")
@@ -152,8 +152,7 @@ def test_what_comes_after_the_announced_length_is_not_part_of_the_body(server: S
     lines = [f"{name}: {value}" for name, value in signed(body).items()]
     with server.connect() as connection:
         connection.sendall(head("/hooks", "Content-Length: 5", *lines) + body)
-        # The rest is the next request, which is none: the answer to that may come first.
-        assert answer_on(connection)[0] in (400, 401)
+        assert answer_on(connection)[0] == 401
     with server.inbox() as inbox:
         assert all(event.body not in (body, body[:5]) for event in inbox.list_events(endpoint="hooks", limit=1000))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BACKLOG = 1024
 _TIDY_EVERY_S = 3600
-# What is within it is answered by the inbox, with a status that says what is wrong; the rest by the server.
+# What is within it is answered by the inbox, with a status that says what is wrong; the rest by the server, with 400.
 _LARGEST_HEAD = 256 * 1024
 
 
@@ -98,14 +98,12 @@ def _require_endpoints(inbox: Inbox, target: str) -> None:
 def _server(inbox: Inbox, options: Namespace) -> uvicorn.Server:
     try:
         import uvicorn
-
-        from brant.cli.inbox_protocol import bounded
-    except ImportError as missing:
-        raise BrantError(f"brant inbox serve needs {missing.name}: pip install 'brant[web]'") from None
+    except ImportError:
+        raise BrantError("brant inbox serve needs uvicorn: pip install 'brant[web]'") from None
     largest = max(endpoint.settings.max_header_bytes for endpoint in inbox.endpoints.values())
     config = uvicorn.Config(
         _ending_quietly(inbox.asgi(proxies=options.proxy, body_timeout_s=options.body_timeout)),
-        http=bounded(max(_LARGEST_HEAD, 4 * largest)),
+        http="h11",  # the faster parser takes 15 % less time for a request, and has no bound on its head
         ws="none",
         lifespan="off",
         log_config=None,
@@ -114,6 +112,7 @@ def _server(inbox: Inbox, options: Namespace) -> uvicorn.Server:
         proxy_headers=False,  # the inbox believes the proxies that were named, and no other
         server_header=False,
         timeout_graceful_shutdown=options.grace,
+        h11_max_incomplete_event_size=max(_LARGEST_HEAD, 4 * largest),
     )
     return uvicorn.Server(config)
 

@@ -194,7 +194,7 @@ def at(value: object, *path: str) -> Any:
 
 
 def plain_text(value: object) -> str | None:
-    if value is None or isinstance(value, bool) or not isinstance(value, (str, int, float)):
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     text = storable(value if isinstance(value, str) else repr(value))
     return text.replace("\0", "\\0") or None
