@@ -116,6 +116,21 @@ def test_every_event_is_in_the_lake_once_whatever_its_topic_and_day(spark: Spark
     assert_same(lake, spark, in_databases(path))
 
 
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_driver_that_ended_while_it_wrote_down_its_first_batch_is_no_obstacle(
+    spark: SparkSession, tmp_path: Path, log: str
+) -> None:
+    project = project_in(tmp_path)
+    path = Path(project.database)
+    with brant.open(path) as db:
+        db.stream("orders").publish_many(range(10))
+    half = tmp_path / "lake" / "_checkpoints" / archive.QUERY / log / ".0.0a2b.tmp"
+    half.parent.mkdir(parents=True)
+    half.write_text("v1")
+    lake = take(spark, project)
+    assert_same(lake, spark, in_databases(path))
+
+
 @pytest.mark.guarantee("G27")
 def test_prune_deletes_only_what_is_archived_and_passed_by_every_consumer(spark: SparkSession, tmp_path: Path) -> None:
     project = replace(project_in(tmp_path), database=str(tmp_path / "tenants"))

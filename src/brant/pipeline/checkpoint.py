@@ -76,6 +76,15 @@ class Checkpoint:
         sources = [json.loads(line) for line in content.decode().splitlines()[2:] if line.startswith("{")]
         return [int(source["batch"]) for source in sources if "batch" in source]
 
+    def forget_half_a_start(self) -> None:
+        """What a driver left that ended while it wrote down its first batch: Spark would not start beside it."""
+        if self.last_planned() >= 0:
+            return
+        for log in ("offsets", "commits"):
+            for name in self.files.names(f"{self.folder}/{log}"):
+                if name.startswith("."):
+                    self.files.remove(f"{self.folder}/{log}/{name}")
+
     def make_durable(self, batch: int) -> None:
         """Spark does not sync its notes: what is deleted because of them must not come back as undone."""
         for log in ("offsets", "commits"):

@@ -34,6 +34,7 @@ class Query:
 
     def start(self, *, every_s: float | None = None) -> StreamingQuery:
         """Run to the end of what is there now, or, with `every_s`, again and again until it is stopped."""
+        self.checkpoint.forget_half_a_start()
         stream = self.stream.queryName(self.name).option("checkpointLocation", self.checkpoint.url)
         stream = (
             stream.trigger(availableNow=True)
