@@ -52,6 +52,10 @@ def transacts():
     with current_task().transaction():
         pass
 
+@emails.task(retry_delay_s=0)
+def leaves_work():
+    current_task().at_ack(print)
+
 @emails.task
 async def coroutine(number):
     await asyncio.sleep(0)
@@ -122,6 +126,7 @@ def test_each_job_has_a_process_of_its_own(brant_command: Run, db: brant.Databas
         ("raises", "no such customer"),
         ("leaves", "the task raised SystemExit"),
         ("transacts", "current_task().transaction() does not work in a process of its own"),
+        ("leaves_work", "current_task().at_ack() does not work in a process of its own"),
     ],
 )
 def test_a_poison_job_costs_its_attempts_and_its_neighbours_nothing(

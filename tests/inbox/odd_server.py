@@ -156,6 +156,8 @@ def _converse(connection: socket.socket, server: OddServer, number: int) -> None
             exchange = Exchange(line.decode().strip(), headers, body, number, connection, server.is_over)
             server.requests.append(exchange)
             server.answer(exchange)
+            if connection.fileno() < 0:
+                return  # closed: what TLS would still read is of whoever has got the descriptor since
 
 
 def _headers(reader: object) -> Iterator[tuple[str, str]]:

@@ -141,6 +141,22 @@ def test_an_outcome_decides_and_its_writes_are_rolled_back(
     assert (status(inbox, event_id), outcomes(inbox, event_id), ledger(inbox)) == (expected, attempts, [])
 
 
+def test_to_snooze_costs_no_attempt(inbox: brant.Inbox, clock: FakeClock) -> None:
+    endpoint = tiny(inbox, retry=RetryPolicy(max_attempts=2, first_delay_s=10, jitter=0))
+    answers: list[Exception] = [Snooze(5), Snooze(5), ValueError("no luck"), Snooze(5), ValueError("none at all")]
+
+    @endpoint.handle()
+    def answer(event: Event, tx: Tx) -> None:
+        raise answers.pop(0)
+
+    event_id, told = send(endpoint, "e1"), []
+    for _ in range(5):
+        told += work(inbox)
+        clock.advance(inbox.db.queue(QUEUE).due_in() or 0)
+    assert told == ["snooze", "snooze", "retry", "snooze", "dead"]
+    assert (outcomes(inbox, event_id), inbox.get_event(event_id).attempt_count) == (["failed", "dead"], 2)
+
+
 def test_a_missing_handler_is_dead_at_once_and_can_be_requeued(inbox: brant.Inbox) -> None:
     endpoint = tiny(inbox)
     event_id = send(endpoint, "e1")

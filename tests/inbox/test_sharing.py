@@ -8,10 +8,9 @@ import pytest
 
 import brant
 from brant.inbox import Event, RetryPolicy
-from brant.inbox.sharing import Paces, Sharing, Spoilt
+from brant.inbox.paces import Paces
 from brant.testing import FakeClock
 from tests.inbox.tiny import QUEUE, jobs, outcomes, send, status, tiny, work
-from tests.waiting import PATIENCE_S, in_thread
 from tests.worker.observing import running
 
 Tx = brant.Transaction
@@ -145,11 +144,32 @@ def test_a_handler_with_a_transaction_of_its_own_works_every_time(inbox: brant.I
         with inbox.db.transaction() as own:
             note(event, own)
 
-    ids = []
+    ids, told = [], []
     for number in range(5):
         ids.append(send(endpoint, str(number)))
-        assert work(inbox) == {"success": 1}
+        told.append(work(inbox))
     assert ledger(inbox) == ids
+    # Once it was thought to be fit to share; that cost it no attempt.
+    assert told == [{"success": 1}, {"release": 1, "success": 1}, *[{"success": 1}] * 3]
+    assert {tuple(outcomes(inbox, event_id)) for event_id in ids} == {("handled",)}
+
+
+def test_a_handler_that_is_not_known_yet_shares_nothing(inbox: brant.Inbox, path: Path) -> None:
+    endpoint = tiny(inbox)
+    endpoint.add_handler(note, "quick")
+
+    @endpoint.handle("slow")
+    def looks_from_outside(event: Event, tx: Tx) -> None:
+        with brant.open(path, busy_timeout_ms=0) as other, other.transaction() as theirs:
+            note(event, theirs)
+
+    ids = [send(endpoint, "1", "quick")]
+    assert work(inbox) == {"success": 1}
+    ids += [send(endpoint, "2", "slow"), send(endpoint, "3", "quick")]
+    assert work(inbox) == {"release": 1, "success": 2}
+    assert ledger(inbox) == ids
+    assert {tuple(outcomes(inbox, event_id)) for event_id in ids} == {("handled",)}
+    assert not inbox.run_apart
 
 
 def test_a_busy_database_gives_the_event_back_and_no_attempt_counts(inbox: brant.Inbox, path: Path) -> None:
@@ -164,15 +184,6 @@ def test_a_busy_database_gives_the_event_back_and_no_attempt_counts(inbox: brant
     event_id = send(endpoint, "e1")
     assert work(inbox) == {"snooze": 1}
     assert (status(inbox, event_id), outcomes(inbox, event_id), jobs(inbox)) == ("received", [], 1)
-
-
-def test_what_can_not_begin_is_spoilt_for_all_and_the_next_one_leads(db: brant.Database) -> None:
-    sharing = Sharing(db)
-    with db.transaction(), pytest.raises(Spoilt):
-        sharing.run(lambda tx: None)
-    done: list[int] = []
-    in_thread(sharing.run, lambda tx: done.append(1)).result(PATIENCE_S)
-    assert done == [1]
 
 
 def test_a_handler_is_quick_by_its_last_runs() -> None:

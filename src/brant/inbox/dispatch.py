@@ -14,7 +14,6 @@ from brant.errors import BrantError, ClaimLost, DatabaseBusy, InvalidValue, Tran
 from brant.inbox.endpoints import Handler, RetryPolicy
 from brant.inbox.records import Event
 from brant.inbox.retention import RetentionPolicy
-from brant.inbox.sharing import Spoilt
 from brant.inbox.tables import QUEUE, RETENTION_QUEUE, is_deadlock, row, rows, run, written
 from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze, outcome_of
 from brant.tasks import TaskSpec
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 _BUSY_PAUSE_S = 1.0
 _NOT_HERE_PAUSE_S = 60.0
 _LONGEST_ERROR = 2000
+_DEFAULT_POLICY = RetryPolicy()
 ALERTS = "brant.inbox.dead"  # the channel that hears of each event that a handler could not handle
 _AT_REST = ("handled", "ignored")
 
@@ -84,11 +84,15 @@ class _AtRest(Exception):
     """The event has come to rest while its handler ran: another job of it was faster."""
 
 
+class _Apart(Exception):
+    """The handler is none that may share a transaction."""
+
+
 class Dispatch:
     """One attempt at one event.
 
-    A quick handler shares its transaction with others. Any other has one of its own, which begins when the handler
-    first uses it: until then nobody waits for it.
+    A quick handler runs in the transaction that the worker acks jobs in, and shares it with others. Any other has one
+    of its own, which begins when the handler first uses it: until then nobody waits for it.
     """
 
     def __init__(self, inbox: Inbox, context: TaskContext, payload: object) -> None:
@@ -97,27 +101,79 @@ class Dispatch:
         self._job: Job = context.job
         self._payload: dict[str, Any] = payload if isinstance(payload, dict) else {}
         self._event_id = self._payload.get("event_id")
-        self._policy = RetryPolicy()
-        self._most_attempts = self._job.max_attempts
+        self._policy = _DEFAULT_POLICY
         self._about: dict[str, object] = {}
+        self._handler: Handler | None = None
 
     def run(self) -> None:
         if type(self._event_id) is not int:
             raise Dead("the job names no event of the inbox")
-        found = row(self._inbox.db, "event_to_run", self._event_id)
-        if found is None or found["status"] in _AT_REST:
-            self._ack()  # pruned, ignored, or a job that was left over: that is all there is to do
+        inbox = self._inbox
+        # Handlers keep each other from writing in a file only: on a server they go side by side.
+        if inbox.db.schema is None and inbox.paces.are_quick and self._event_id not in inbox.run_apart:
+            self._context.at_ack(self._run_shared, self._after_shared)
             return
-        event = self._event(found)
+        inbox.run_apart.discard(self._event_id)
+        event = self._found_in(inbox.db)
+        if event is None:
+            self._ack()
+            return
+        handler = self._handler_of(event)
+        if inbox.db.schema is None and inbox.paces.is_quick(handler):
+            self._context.at_ack(partial(self._attempt, event=event, handler=handler), self._after_shared)
+        else:
+            self._run_alone(event, handler)
+
+    def _found_in(self, where: Database | Transaction) -> Event | None:
+        """None when it was pruned or ignored, or is a job that was left over: then there is nothing to do."""
+        found = row(where, "event_to_run", self._event_id)
+        if found is None or found["status"] in _AT_REST:
+            return None
+        event = self._event(where, found)
         self._about = {"event_id": event.id, "endpoint": event.endpoint, "event_type": event.event_type}
+        return event
+
+    # In the transaction of the ack
+
+    def _run_shared(self, tx: Transaction) -> None:
+        event = self._found_in(tx)
+        if event is None:
+            return
+        handler = self._handler_of(event)
+        if handler is not None and not self._inbox.paces.is_quick(handler):
+            raise _Apart
+        self._attempt(tx, event, handler)
+
+    def _after_shared(self, tx: Transaction, error: BaseException) -> None:
+        match error:
+            case _Apart():
+                self._inbox.run_apart.add(int(str(self._event_id)))
+                self._give_back(tx)
+            case TransactionError() if self._handler is not None:
+                # It opens one of its own, or ends this one, neither of which it can inside that of others.
+                self._inbox.paces.is_unfit(self._handler)
+                self._give_back(tx)
+            case _AtRest():
+                self._job.ack(tx=tx)
+            case _:
+                self._book_in(tx, error)
+
+    def _give_back(self, tx: Transaction) -> None:
+        self._settled_as("release", "to be run in a transaction of its own")
+        self._job.release(tx=tx)
+
+    # In one of its own
+
+    def _run_alone(self, event: Event, handler: Handler | None) -> None:
         try:
-            self._handle(event, self._handler_of(event))
+            self._handle_alone(event, handler)
         except ClaimLost:
             raise  # rolled back: the event is whoever's the job now is
         except _AtRest:
             self._ack()
         except BaseException as error:
-            self._book(error)
+            with self._context.transaction() as tx:
+                self._book_in(tx, error)
 
     def _ack(self) -> None:
         with self._context.transaction():
@@ -128,36 +184,10 @@ class Dispatch:
         if endpoint is None:
             return None
         self._policy = endpoint.policy_for(event.event_type)
-        # A job that was made where the endpoint is not registered, as by a shell, knows nothing of its policy.
-        self._most_attempts = min(self._job.max_attempts, self._policy.max_attempts)
-        return endpoint.handler_for(event.event_type)
+        self._handler = endpoint.handler_for(event.event_type)
+        return self._handler
 
-    def _handle(self, event: Event, handler: Handler | None) -> None:
-        if handler is None:
-            raise _NoHandler(f"no handler for {event.event_type!r} of the endpoint {event.endpoint!r}")
-        paces = self._inbox.paces
-        # Handlers keep each other from writing in a file only: on a server they go side by side.
-        if self._inbox.db.schema is None and paces.is_quick(handler):
-            try:
-                self._handle_shared(event, handler)
-                return
-            except Spoilt:
-                pass
-            except TransactionError:
-                # It opens one of its own, which it can't inside that of others.
-                paces.is_unfit(handler)
-        self._handle_alone(event, handler)
-
-    def _handle_shared(self, event: Event, handler: Handler) -> None:
-        def attempt(tx: Transaction) -> None:
-            self._attempt(tx, event, handler)
-            if not self._job.ack(tx=tx):
-                raise ClaimLost(f"{self._job!r} is no longer claimed by {self._job.worker_id!r}: rolled back")
-
-        with self._context.settling():
-            self._inbox.sharing.run(attempt)
-
-    def _handle_alone(self, event: Event, handler: Handler) -> None:
+    def _handle_alone(self, event: Event, handler: Handler | None) -> None:
         begun = False
         try:
             with self._context.transaction(late=True) as tx:
@@ -171,7 +201,9 @@ class Dispatch:
                 raise Snooze(_BUSY_PAUSE_S) from error
             raise
 
-    def _attempt(self, tx: Transaction, event: Event, handler: Handler) -> None:
+    def _attempt(self, tx: Transaction, event: Event, handler: Handler | None) -> None:
+        if handler is None:
+            raise _NoHandler(f"no handler for {event.event_type!r} of the endpoint {event.endpoint!r}")
         begun = self._inbox.db.clock.monotonic()
         answer = handler(event, tx)
         if inspect.isawaitable(answer):
@@ -184,14 +216,14 @@ class Dispatch:
         self._inbox.paces.took(handler, self._inbox.db.clock.monotonic() - begun)
         if isinstance(answer, Outcome):
             raise answer
-        if row(tx, "mark_open_handled", event.id, self._job.attempts, self._now()) is None:
+        if row(tx, "mark_open_handled", event.id, self._now()) is None:
             raise _AtRest
         run(tx, "insert_attempt", event.id, self._now(), "handled", None, self._duration_ms())
         self._inbox.jobs.finish(tx, event.id)
 
-    def _event(self, found: dict[str, Any]) -> Event:
+    def _event(self, where: Database | Transaction, found: dict[str, Any]) -> Event:
         delivery_id = self._payload.get("delivery_id")
-        delivery = None if delivery_id is None else row(self._inbox.db, "get_delivery", delivery_id, True)
+        delivery = None if delivery_id is None else row(where, "get_delivery", delivery_id, True)
         if delivery is None:
             return Event.of(found)
         # The content is the delivery's, the identity and the life are the event's.
@@ -200,21 +232,21 @@ class Dispatch:
 
     # After the rollback
 
-    def _book(self, error: BaseException) -> None:
+    def _book_in(self, tx: Transaction, error: BaseException) -> None:
+        """Where the claim is lost, nothing is booked: the end of the transaction says so."""
         text = _text_of(error)
         outcome = Dead(text) if isinstance(error, _NoHandler) else outcome_of(error) or Retry(None, text)
-        with self._context.transaction() as tx:
-            found = row(tx, "event_to_change", self._event_id)
-            if found is None or found["status"] in _AT_REST:
-                return
-            # Where the claim is lost, the end of the block raises ClaimLost, and nothing is booked.
-            self._settle(tx, outcome, text)
+        found = row(tx, "event_to_change", self._event_id)
+        if found is None or found["status"] in _AT_REST:
+            self._job.ack(tx=tx)
+        else:
+            self._settle(tx, outcome, text, found["attempt_count"] + 1)
 
-    def _settle(self, tx: Transaction, outcome: Outcome, text: str) -> None:
+    def _settle(self, tx: Transaction, outcome: Outcome, text: str, attempts: int) -> None:
         match outcome:
             case Snooze(for_s=pause):
                 self._settled_as("snooze", None)
-                self._job.release(self._checked(pause), tx=tx)
+                self._job.release(self._checked(pause, attempts), tx=tx)
             case Cancel(reason=reason):
                 self._mark(tx, "ignored", reason or "cancelled by the handler")
                 self._settled_as("cancel", reason)
@@ -224,27 +256,29 @@ class Dispatch:
                 self._settled_as("dead", reason)
                 self._job.fail(storable(reason), tx=tx)
             case Retry(after_s=after, reason=reason):
-                is_last = self._job.attempts >= self._most_attempts
+                # By its own count too: a job that was made where the endpoint is not registered, as by a shell, knows
+                # nothing of its policy.
+                is_last = self._job.attempts >= self._job.max_attempts or attempts >= self._policy.max_attempts
                 self._mark(tx, "dead" if is_last else "failed", reason or text)
                 self._settled_as("dead" if is_last else "retry", reason or text)
                 if is_last:
                     self._job.fail(storable(reason or text), tx=tx)
                 else:
-                    self._job.retry(self._checked(after), storable(reason or text), tx=tx)
+                    self._job.retry(self._checked(after, attempts), storable(reason or text), tx=tx)
             case _:
                 raise TypeError(f"unknown outcome {outcome!r}")
 
-    def _checked(self, delay: object) -> float:
+    def _checked(self, delay: object, attempts: int) -> float:
         if delay is not None:
             try:
                 return seconds(delay, "the delay", minimum=0)
             except InvalidValue:
                 pass  # the handler asked for what is no time: its endpoint's own is right
-        return self._policy.delay_after(self._job.attempts)
+        return self._policy.delay_after(attempts)
 
     def _mark(self, tx: Transaction, status: str, reason: str) -> None:
         error = storable(reason)[:_LONGEST_ERROR]
-        run(tx, "mark", self._event_id, status, self._job.attempts, error)
+        run(tx, "mark", self._event_id, status, 1, error)
         run(tx, "insert_attempt", self._event_id, self._now(), status, error, self._duration_ms())
         if status == "dead":
             tx.notify(ALERTS, {**self._about, "error": error})

@@ -12,11 +12,11 @@ from brant.inbox import dispatch
 from brant.inbox.endpoints import MEGABYTE, Endpoint, OrderingKey, RetryPolicy, Verify, settings_of
 from brant.inbox.jobs import Jobs
 from brant.inbox.operate import Operations
+from brant.inbox.paces import Paces
 from brant.inbox.receiving import Receiving
 from brant.inbox.records import EndpointInfo
 from brant.inbox.request import Request
 from brant.inbox.retention import Retention
-from brant.inbox.sharing import Paces, Sharing
 from brant.inbox.tables import QUEUE, RETENTION_QUEUE, hold, prepare, row, rows
 from brant.tasks import registry
 
@@ -41,7 +41,8 @@ class Inbox(Operations, Retention, Receiving):
         Receiving.__init__(self, synchronous)
         prepare(db)
         self.jobs = Jobs(db, self._lease_s, self._attempts_of)
-        self.sharing, self.paces = Sharing(db), Paces()
+        self.paces = Paces()
+        self.run_apart: set[int] = set()
         dispatch.enter(self)
 
     def __repr__(self) -> str:

@@ -100,7 +100,7 @@ class Operations(Reading):
         if event["status"] == "ignored":
             return
         _check_status(event, _IGNORABLE, "ignored")
-        run(tx, "mark", event["id"], "ignored", event["attempt_count"], event["last_error"])
+        run(tx, "mark", event["id"], "ignored", 0, event["last_error"])
         run(tx, "insert_attempt", event["id"], self._second(), "ignored", _BY_OPERATOR, 0)
         self.jobs.drop(tx, event["id"])
         self.jobs.finish(tx, event["id"])

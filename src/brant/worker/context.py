@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -12,6 +12,8 @@ from brant.job import Job
 from brant.transaction import Transaction
 
 PROGRESS_CHANNEL = "_brant:progress"
+Work = Callable[[Transaction], object]
+OnError = Callable[[Transaction, BaseException], object]
 _current: ContextVar[TaskContext | None] = ContextVar("brant_task", default=None)
 
 
@@ -34,6 +36,8 @@ class TaskContext:
         # As what: a task that settles its job itself, as with `job.retry(60, tx=tx)`, says so here.
         self.settled_as = "success"
         self.settled_because: str | None = None
+        self.work: Work | None = None
+        self.on_error: OnError | None = None
 
     @property
     def cancelled(self) -> bool:
@@ -65,14 +69,28 @@ class TaskContext:
 
         With `late` it begins when it is first used.
         """
-        with self.settling(), self.job.transaction(late=late) as tx:
+        with self._settling(), self.job.transaction(late=late) as tx:
             yield tx
 
-    @contextmanager
-    def settling(self) -> Iterator[None]:
-        """For a block that commits the ack itself, as in a transaction that several jobs share."""
+    def at_ack(self, work: Work, on_error: OnError | None = None) -> None:
+        """Have `work(tx)` called when the function has returned, in the transaction that acks the job.
+
+        Jobs that end at the same time share it, each of them undone alone: so it costs less than `transaction()`, and
+        is for what takes no time. What `work` raises is taken for what the function raised; with `on_error(tx, error)`
+        that may settle the job itself, as by `job.retry(60, tx=tx)`, once what `work` wrote is undone.
+        """
+        self._require_open()
+        self.work, self.on_error = work, on_error
+
+    def _require_open(self) -> None:
         if self.acked:
             raise TransactionError("the task has committed its transaction already; it has one only")
+        if self.work is not None:
+            raise TransactionError("the task has left its work for the ack already; there is one only")
+
+    @contextmanager
+    def _settling(self) -> Iterator[None]:
+        self._require_open()
         # From here on the job may be gone because it is done: that is no loss.
         self.acking = True
         try:

@@ -12,7 +12,9 @@ from typing import Any
 
 from brant.job import Job
 from brant.outcomes import Dead, Outcome, Retry, outcome_of
+from brant.storage.inside import call_with
 from brant.tasks import Registry, TaskSpec
+from brant.transaction import Transaction
 from brant.worker.calls import call_of
 from brant.worker.context import TaskContext, enter
 from brant.worker.events import Observers, WorkerEvent
@@ -53,6 +55,7 @@ class Execution:
         self._hands = hands
         self._on_end = on_end
         self._context: TaskContext | None = None
+        self._variables = tools.variables
         self._handler: Handler | None = None
         self._loss: str | None = None
         self._monotonic = job.queue.db._storage.clock.monotonic
@@ -70,7 +73,7 @@ class Execution:
             return
         self.spec = call.spec
         self._context = TaskContext(self.job, call.spec.name, call.spec.timeout_s)
-        variables = self._tools.variables.copy()
+        variables = self._variables = self._tools.variables.copy()
         variables.run(enter, self._context)
         # Told among the variables that the function gets: a trace may put itself there.
         variables.run(self.tell, "start", facts={"call": call.body})
@@ -116,6 +119,21 @@ class Execution:
         return self._context is not None and self._context.acked
 
     @property
+    def has_work(self) -> bool:
+        """Whether the task has left something to do in the transaction of its ack."""
+        return self._context is not None and self._context.work is not None
+
+    def do_work(self, tx: Transaction) -> None:
+        assert self._context is not None and self._context.work is not None  # noqa: PT018, S101
+        self._context.settled_as, self._context.settled_because = "success", None  # of a transaction that was undone
+        call_with(self._variables, self._context.work, tx)
+
+    def answer_error(self, tx: Transaction, error: BaseException) -> None:
+        """What the work wrote is undone: the task may settle its job itself."""
+        if self._context is not None and self._context.on_error is not None:
+            call_with(self._variables, self._context.on_error, tx, error)
+
+    @property
     def settled_as(self) -> tuple[str, str | None]:
         """What the task's own transaction has made of the job, and why."""
         context = self._context
@@ -152,7 +170,7 @@ class Execution:
         if isinstance(error, asyncio.CancelledError):
             reason = self._reason_to_end()
             return Retry(None, "the task was cancelled from within") if reason is None else GiveBack(reason)
-        return outcome_of(error) or Retry(None, f"{_text_of(error)}\n{_trace_of(error)}")
+        return outcome_of_error(error)
 
     def _reason_to_end(self) -> str | None:
         return self._loss or ("the worker stopped" if self.is_cut_off else None)
@@ -177,6 +195,11 @@ class Execution:
                 facts=facts or {},
             )
         )
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """What it asks for, or to try again."""
+    return outcome_of(error) or Retry(None, f"{_text_of(error)}\n{_trace_of(error)}")
 
 
 def _text_of(error: BaseException) -> str:

@@ -93,13 +93,17 @@ class _IsolatedContext(TaskContext):
     """Of a task that does not run where its job is settled."""
 
     def transaction(self, *, late: bool = False) -> NoReturn:  # noqa: ARG002
-        self.settling()
+        _refuse("transaction")
 
-    def settling(self) -> NoReturn:
-        raise TransactionError(
-            "current_task().transaction() does not work in a process of its own, since the worker acks the job: "
-            "run this task without --isolate, or write in db.transaction() and make it safe to repeat"
-        )
+    def at_ack(self, work: object, on_error: object = None) -> NoReturn:  # noqa: ARG002
+        _refuse("at_ack")
+
+
+def _refuse(method: str) -> NoReturn:
+    raise TransactionError(
+        f"current_task().{method}() does not work in a process of its own, since the worker acks the job: "
+        "run this task without --isolate, or write in db.transaction() and make it safe to repeat"
+    )
 
 
 def _trace_of(error: BaseException) -> str:

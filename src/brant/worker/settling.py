@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from brant.arguments import encode
-from brant.errors import BrantError, DatabaseClosed, DatabaseReplaced, InvalidValue
+from brant.errors import BrantError, ClaimLost, DatabaseClosed, DatabaseReplaced, InvalidValue, TransactionError
 from brant.failpoint import failpoint
 from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze
 from brant.storage.session import Session
 from brant.transaction import Transaction
 from brant.worker.claiming import Claim
-from brant.worker.execution import Execution, GiveBack, StillRunning
+from brant.worker.execution import Execution, GiveBack, StillRunning, outcome_of_error
 
 if TYPE_CHECKING:
     from brant.database import Database
 
 _DELAY_WITHOUT_TASK_S = 60.0
 _BAD_OUTCOME = (InvalidValue, TypeError, ValueError, ArithmeticError)
+
+
+class _Spoilt(Exception):
+    """The work of one has ended the transaction of all."""
 
 
 class Settlement:
@@ -27,6 +31,7 @@ class Settlement:
         self.execution = execution
         self._outcome = outcome
         self._result: str | None = None
+        self._work_error: BaseException | None = None
         self._event = ""
         self._error: str | None = None
         self._trouble: str | None = None
@@ -42,6 +47,10 @@ class Settlement:
             return "dead" if self._is_last_attempt else "retry"
         return "dead" if isinstance(self._outcome, Dead) else None
 
+    @property
+    def went_well(self) -> bool:
+        return self._event == "success"
+
     def prepare(self) -> bool:
         """What can be done before the write lock is taken; False when that was all."""
         if isinstance(self._outcome, StillRunning):
@@ -56,14 +65,24 @@ class Settlement:
                 self._trouble = f"the result was not stored: {error}"
             except _BAD_OUTCOME as error:
                 self.mend(error)
+        if self.execution.has_acked and self._result is None:
+            self._note_committed()
+            self.conclude()
+            return False
         return True
 
     def book(self, tx: Transaction, session: Session) -> None:
         """Write it; what is then told is told once this is committed."""
         if self.execution.has_acked:
-            self._book_committed(session)
+            self._note_committed()
+            self._save(session)
+        elif self._work_error is not None:
+            self._book_error(tx, session, self._work_error)
         elif not isinstance(self._outcome, Outcome):
-            self._book_value(session)
+            if self.execution.has_work:
+                self._book_work(tx, session)
+            else:
+                self._book_value(session)
         else:
             self._book_outcome(tx)
 
@@ -91,12 +110,46 @@ class Settlement:
         else:
             self._is("lost", f"{job!r} is no longer claimed by {job.worker_id!r}")
 
-    def _book_committed(self, session: Session) -> None:
+    def _book_work(self, tx: Transaction, session: Session) -> None:
+        job = self.execution.job
+        try:
+            with session.savepoint():
+                self.execution.do_work(tx)
+                tx.session()  # raises where the work has ended the transaction: the ack would commit by itself
+                if job._settled_in is not tx and not session.ack(job.id, job.worker_id, job.attempts):
+                    raise ClaimLost(f"{job!r} is no longer claimed by {job.worker_id!r}")
+                self._save(session)
+        except ClaimLost as error:
+            self._is("lost", str(error))
+        except BaseException as error:
+            self._work_error, self._outcome, self._result = error, outcome_of_error(error), None
+            job._settled_in = None
+            try:
+                tx.session()
+            except TransactionError:
+                raise _Spoilt from error
+            self._book_error(tx, session, error)
+        else:
+            self._is(*self.execution.settled_as)
+
+    def _book_error(self, tx: Transaction, session: Session, error: BaseException) -> None:
+        try:
+            with session.savepoint():
+                self.execution.answer_error(tx, error)
+                if self.execution.job._settled_in is tx:
+                    self._is(*self.execution.settled_as)
+                else:
+                    self._book_outcome(tx)
+                if self._event == "lost":
+                    raise ClaimLost
+        except ClaimLost:
+            pass  # what the task wrote about its job is undone: that is somebody else's
+
+    def _note_committed(self) -> None:
         """The task has acked its job in its own transaction: whatever came then can't undo that."""
         if isinstance(self._outcome, Outcome):
             text = self._outcome or type(self._outcome).__name__
             self._trouble = f"after its transaction had committed: {text}"
-        self._save(session)
         self._is(*self.execution.settled_as)
 
     def _save(self, session: Session) -> None:
@@ -158,6 +211,8 @@ class Settler:
             at_fault, error = self._commit(group, claim)
             if error is None:
                 break
+            if isinstance(error, _Spoilt):
+                continue  # with the others as they were, and with its error in the place of its work
             if claim is not None and (claim.was_tried or at_fault is not None):
                 claim = None
                 continue
@@ -194,7 +249,8 @@ class Settler:
                 for current in group:
                     current.book(tx, session)
                 current = None
-                if claim is not None:
+                # Only with what went well: a job that is tried again must not lose an attempt to a crash here.
+                if claim is not None and all(each.went_well for each in group):
                     claim.make(session)
         except Exception as error:
             if claim is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import select
 import time
 from abc import abstractmethod
-from contextvars import ContextVar, Token
+from contextvars import Token
 from types import TracebackType
 from typing import Any
 
 import psycopg
 
 from brant.errors import StorageError, TransactionError
+from brant.storage import inside
 from brant.storage.base import Storage
 from brant.storage.postgres.connecting import promptly
 from brant.storage.postgres.connection import PostgresSession, ended, lost_at_commit
@@ -22,8 +23,6 @@ from brant.storage.session import Session
 
 _TIDY_EVERY = 20
 _HAS_POLL = hasattr(select, "poll")  # it takes descriptors of any number
-
-_inside: ContextVar[tuple[PostgresTransaction, ...]] = ContextVar("brant_postgres_transactions", default=())
 
 
 class TransactionalStorage(Storage):
@@ -53,8 +52,8 @@ class TransactionalStorage(Storage):
 
     def current(self) -> PostgresSession | None:
         # A task started inside a block inherits its context and may outlive it: only a block that is open counts.
-        for block in reversed(_inside.get()):
-            if block.storage is self and block.session is not None:
+        for block in reversed(inside.blocks()):
+            if isinstance(block, PostgresTransaction) and block.storage is self and block.session is not None:
                 return block.session
         return None
 
@@ -196,11 +195,11 @@ class PostgresTransaction:
         self.storage = storage
         self._is_alone = is_alone  # begins only if its verb can't be done in one statement
         self.session: PostgresSession | None = None
-        self._token: Token[tuple[PostgresTransaction, ...]] | None = None
+        self._token: Token[tuple[Any, ...]] | None = None
 
     def __enter__(self) -> Session:
         self.session = self.storage.begin(is_alone=self._is_alone)
-        self._token = _inside.set((*_inside.get(), self))
+        self._token = inside.enter(self)
         return self.session
 
     def __exit__(
@@ -208,10 +207,7 @@ class PostgresTransaction:
     ) -> None:
         session, self.session = self.session, None
         if self._token is not None:
-            try:
-                _inside.reset(self._token)
-            except ValueError:
-                pass  # entered in another context (an async fixture): that one ends with its task
+            inside.leave(self._token)
         if session is None:
             return
         if kind is None:

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from contextvars import ContextVar, Token
+from contextvars import Token
 from types import TracebackType
 
 from brant.clock import Clock
@@ -22,6 +22,7 @@ from brant.errors import (
     StorageFull,
     TransactionError,
 )
+from brant.storage import inside
 from brant.storage.base import Storage
 from brant.storage.session import Session
 from brant.storage.sqlite.adopt import begins_by_itself, sqlite_connection
@@ -34,7 +35,7 @@ from brant.storage.subscription import Subscription
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
 
     from brant.storage.health import Health
 
@@ -42,7 +43,6 @@ _FILE_CHECK_S = 0.5
 
 _open_storages: weakref.WeakSet[SqliteStorage] = weakref.WeakSet()
 _inherited: list[SqliteStorage] = []
-_inside: ContextVar[tuple[WriteTransaction, ...]] = ContextVar("brant_transactions", default=())
 
 
 class SqliteStorage(Storage):
@@ -94,7 +94,7 @@ class SqliteStorage(Storage):
 
     def in_transaction(self) -> bool:
         # A task started inside a block inherits its context and may outlive it: only the block that is open counts.
-        return self._slot_owner == threading.get_ident() or self._slot_block in _inside.get()
+        return self._slot_owner == threading.get_ident() or self._slot_block in inside.blocks()
 
     def begin(self, block: WriteTransaction) -> Session:
         self.require_open()
@@ -378,21 +378,18 @@ class WriteTransaction:
 
     def __init__(self, storage: SqliteStorage) -> None:
         self._storage = storage
-        self._token: Token[tuple[WriteTransaction, ...]] | None = None
+        self._token: Token[tuple[Any, ...]] | None = None
 
     def __enter__(self) -> Session:
         session = self._storage.begin(self)
-        self._token = _inside.set((*_inside.get(), self))
+        self._token = inside.enter(self)
         return session
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._token is not None:
-            try:
-                _inside.reset(self._token)
-            except ValueError:
-                pass  # entered in another context (an async fixture): that one ends with its task
+            inside.leave(self._token)
         if kind is None:
             self._storage.commit()
         else:

@@ -10,19 +10,9 @@ WHERE e.id = ?1
 -- name: event_to_change
 SELECT id, endpoint_id, status, attempt_count, last_error FROM brant.knocker_events WHERE id = ?1 FOR NO KEY UPDATE
 
--- One of several handlers that share a transaction.
--- name: begin_one
-SAVEPOINT inbox_one
-
--- name: undo_one
-ROLLBACK TO inbox_one
-
--- name: end_one
-RELEASE inbox_one
-
 -- Nothing, where another job of the event was faster, or an operator.
 -- name: mark_open_handled
-UPDATE brant.knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL
+UPDATE brant.knocker_events SET status = 'handled', attempt_count = attempt_count + 1, handled_at = ?2, last_error = NULL
 WHERE id = ?1 AND status NOT IN ('handled', 'ignored')
 RETURNING id
 
@@ -30,7 +20,7 @@ RETURNING id
 UPDATE brant.knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL WHERE id = ?1
 
 -- name: mark
-UPDATE brant.knocker_events SET status = ?2, attempt_count = ?3, last_error = ?4 WHERE id = ?1
+UPDATE brant.knocker_events SET status = ?2, attempt_count = attempt_count + ?3, last_error = ?4 WHERE id = ?1
 
 -- name: insert_attempt
 INSERT INTO brant.knocker_attempts (event_id, attempted_at, outcome, error, duration_ms) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -10,19 +10,9 @@ WHERE e.id = ?1
 -- name: event_to_change
 SELECT id, endpoint_id, status, attempt_count, last_error FROM knocker_events WHERE id = ?1
 
--- One of several handlers that share a transaction.
--- name: begin_one
-SAVEPOINT inbox_one
-
--- name: undo_one
-ROLLBACK TO inbox_one
-
--- name: end_one
-RELEASE inbox_one
-
 -- Nothing, where another job of the event was faster, or an operator.
 -- name: mark_open_handled
-UPDATE knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL
+UPDATE knocker_events SET status = 'handled', attempt_count = attempt_count + 1, handled_at = ?2, last_error = NULL
 WHERE id = ?1 AND status NOT IN ('handled', 'ignored')
 RETURNING id
 
@@ -30,7 +20,7 @@ RETURNING id
 UPDATE knocker_events SET status = 'handled', attempt_count = ?2, handled_at = ?3, last_error = NULL WHERE id = ?1
 
 -- name: mark
-UPDATE knocker_events SET status = ?2, attempt_count = ?3, last_error = ?4 WHERE id = ?1
+UPDATE knocker_events SET status = ?2, attempt_count = attempt_count + ?3, last_error = ?4 WHERE id = ?1
 
 -- name: insert_attempt
 INSERT INTO knocker_attempts (event_id, attempted_at, outcome, error, duration_ms) VALUES (?1, ?2, ?3, ?4, ?5)
