@@ -149,7 +149,8 @@ def test_to_snooze_costs_no_attempt(inbox: brant.Inbox, clock: FakeClock) -> Non
     def answer(event: Event, tx: Tx) -> None:
         raise answers.pop(0)
 
-    event_id, told = send(endpoint, "e1"), []
+    event_id = send(endpoint, "e1")
+    told: list[str] = []
     for _ in range(5):
         told += work(inbox)
         clock.advance(inbox.db.queue(QUEUE).due_in() or 0)
