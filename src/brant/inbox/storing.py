@@ -67,6 +67,10 @@ class Parcel:
         return [order_of(endpoint.id, key) for key in keys] + ([refusals_of(endpoint.id)] if counted else [])
 
 
+class _Paused(Exception):
+    """The endpoint takes nothing for the time being."""
+
+
 class Store:
     """Writes parcels, in transactions of one Database."""
 
@@ -77,26 +81,31 @@ class Store:
     def __call__(self, tx: Transaction, parcels: Sequence[Parcel]) -> list[Received]:
         """Store them; tells what to answer once this has committed."""
         hold(tx, *{key for parcel in parcels for key in parcel.held})
-        enabled = {endpoint_id: _is_enabled(tx, endpoint_id) for endpoint_id in {each.endpoint.id for each in parcels}}
         starting = self._jobs.starting(tx)
         answers: dict[int, Received] = {}
         for place in range(len(parcels)) if tx.schema is None else _without_deadlock(parcels):
             parcel = parcels[place]
-            answers[place] = self._stored(tx, parcel, starting, enabled[parcel.endpoint.id])
+            answers[place] = self._answer(tx, parcel, starting)
         starting.enqueue()
         return [answers[place] for place in range(len(parcels))]
 
-    def _stored(self, tx: Transaction, parcel: Parcel, starting: Starting, is_enabled: bool) -> Received:
-        endpoint, now = parcel.endpoint, int(self._db.clock.now())
-        if not is_enabled:
+    def _answer(self, tx: Transaction, parcel: Parcel, starting: Starting) -> Received:
+        try:
+            return self._stored(tx, parcel, starting)
+        except _Paused:
             return Received(503, reason="the endpoint is paused", retry_after_s=_PAUSED_RETRY_AFTER_S)
+
+    def _stored(self, tx: Transaction, parcel: Parcel, starting: Starting) -> Received:
+        endpoint, now = parcel.endpoint, int(self._db.clock.now())
+        limit = endpoint.settings.rate_limit
+        if parcel.refusal is not None or parcel.is_invalid or limit is not None:
+            _require_enabled(tx, endpoint.id)  # else the statement that inserts the event looks itself
         if parcel.refusal is not None:
             return self._refused(tx, parcel, parcel.refusal, now)
         if parcel.is_invalid:
             delivery_id = self._keep_orphan(tx, parcel, now)
             reason = parcel.signature_error or "the signature is not valid"
             return self._refused(tx, parcel, Received(401, reason=reason, delivery_id=delivery_id), now)
-        limit = endpoint.settings.rate_limit
         if limit is not None and not self._db.try_rate_limit(f"inbox:{endpoint.id}", *limit, tx=tx):
             too_many = Received(429, reason="more requests than the endpoint takes", retry_after_s=limit[1])
             return self._refused(tx, parcel, too_many, now)
@@ -149,6 +158,7 @@ class Store:
             FILTERED if item.filtered else None,
         )
         if inserted is None:
+            _require_enabled(tx, endpoint.id)
             known = row(tx, "known_event", endpoint.id, incoming.dedupe_key)
             if known is None:
                 # It was deleted between the two: now there is its tombstone, or it is new again.
@@ -229,9 +239,10 @@ def _without_deadlock(parcels: Sequence[Parcel]) -> list[int]:
     return sorted(range(len(parcels)), key=turn)
 
 
-def _is_enabled(tx: Transaction, endpoint_id: int) -> bool:
+def _require_enabled(tx: Transaction, endpoint_id: int) -> None:
     state = row(tx, "is_enabled", endpoint_id)
-    return state is not None and bool(state["enabled"])
+    if state is None or not state["enabled"]:
+        raise _Paused
 
 
 def _body_for_json(body: bytes) -> dict[str, Any]:

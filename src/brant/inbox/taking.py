@@ -22,8 +22,8 @@ Take = Callable[["Database", "Transaction", bytes], None]
 class TakingStore(Store):
     """A Store that also lets an endpoint's `take` write, which then needs neither a job nor a worker."""
 
-    def _stored(self, tx: Transaction, parcel: Parcel, starting: Starting, is_enabled: bool) -> Received:
-        answer = super()._stored(tx, parcel, starting, is_enabled)
+    def _stored(self, tx: Transaction, parcel: Parcel, starting: Starting) -> Received:
+        answer = super()._stored(tx, parcel, starting)
         take = parcel.endpoint.take
         if take is not None and answer.accepted and not answer.duplicate:
             now = int(self._db.clock.now())

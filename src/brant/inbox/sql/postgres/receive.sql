@@ -18,13 +18,15 @@ UPDATE brant.knocker_endpoints SET enabled = ?2 WHERE name = ?1 RETURNING id
 -- name: is_enabled
 SELECT enabled FROM brant.knocker_endpoints WHERE id = ?1
 
--- Nothing is inserted, and nothing returned, when the key is known.
+-- Nothing is inserted, and nothing returned, when the key is known or the endpoint is paused.
 -- name: insert_event
-SELECT id FROM brant._brant_inbox_insert_event(
+SELECT event.id
+FROM brant.knocker_endpoints AS endpoint
+CROSS JOIN LATERAL brant._brant_inbox_insert_event(
     ?1, ?2, CAST(?3 AS text), CAST(?4 AS text), CAST(?5 AS text), ?6, ?7, ?8, ?9, CAST(?10 AS text), ?11,
     CAST(?12 AS text)
-) AS id
-WHERE id IS NOT NULL
+) AS event (id)
+WHERE endpoint.id = ?1 AND endpoint.enabled = 1 AND event.id IS NOT NULL
 
 -- The event stays until this transaction ends. Nothing, where it has just gone: the next look finds its key.
 -- name: known_event

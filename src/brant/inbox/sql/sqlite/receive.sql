@@ -18,14 +18,15 @@ UPDATE knocker_endpoints SET enabled = ?2 WHERE name = ?1 RETURNING id
 -- name: is_enabled
 SELECT enabled FROM knocker_endpoints WHERE id = ?1
 
--- Nothing is inserted, and nothing returned, when the key is known.
+-- Nothing is inserted, and nothing returned, when the key is known or the endpoint is paused.
 -- name: insert_event
 INSERT INTO knocker_events (
     endpoint_id, received_at, provider_event_id, provider_delivery_id, event_type, method, headers_json, body_blob,
     query_json, dedupe_key, status, last_error
 )
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12
-WHERE NOT EXISTS (SELECT 1 FROM _brant_inbox_tombstones WHERE endpoint_id = ?1 AND dedupe_key = ?10)
+WHERE (SELECT enabled FROM knocker_endpoints WHERE id = ?1)
+    AND NOT EXISTS (SELECT 1 FROM _brant_inbox_tombstones WHERE endpoint_id = ?1 AND dedupe_key = ?10)
 ON CONFLICT DO NOTHING
 RETURNING id
 
