@@ -283,6 +283,24 @@ def test_the_write_lock_of_another_process_is_waited_for_no_longer_than_the_time
         assert queue.stats().pending == 1
 
 
+@pytest.mark.files_only("on a server nobody waits to begin")
+def test_without_a_wait_the_database_is_busy_at_once(db: brant.Database, path: Path) -> None:
+    def begin_at_once() -> None:
+        with db.transaction(wait=False) as tx:
+            tx.execute("INSERT INTO orders (id) VALUES (NULL)")
+
+    with db.transaction() as tx:
+        with pytest.raises(DatabaseBusy, match="another thread"):
+            in_thread(begin_at_once).result(PATIENCE_S)
+        tx.execute("INSERT INTO orders (id) VALUES (1)")
+    with write_lock_held(path), pytest.raises(DatabaseBusy, match="lock"):
+        begin_at_once()
+    begin_at_once()
+    assert order_ids(db) == [1, 2]
+    with db.transaction() as tx:
+        assert tx.query("PRAGMA busy_timeout") == [{"timeout": 5000}]
+
+
 def test_a_transaction_after_close_says_so(path: Path) -> None:
     closed = brant.open(path)
     closed.close()

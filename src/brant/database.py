@@ -144,9 +144,12 @@ class Database:
 
     # SQL
 
-    def transaction(self) -> Transaction:
-        """A write transaction: `with db.transaction() as tx`. What takes `tx=` inside commits with it."""
-        return Transaction(self._storage, self)
+    def transaction(self, *, wait: bool = True) -> Transaction:
+        """A write transaction: `with db.transaction() as tx`. What takes `tx=` inside commits with it.
+
+        In a file there is one at a time: without `wait` it is DatabaseBusy at once when somebody else has it.
+        """
+        return Transaction(self._storage, self, wait=wait)
 
     def query(self, sql: str, params: Iterable[object] | None = None) -> list[dict[str, Any]]:
         """Read; never takes or waits for the write lock. To write, use `transaction()`."""

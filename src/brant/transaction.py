@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Transaction:
     """Everything written in the block commits together, or not at all."""
 
-    def __init__(self, storage: Storage, owner: object = None, *, late: bool = False) -> None:
+    def __init__(self, storage: Storage, owner: object = None, *, late: bool = False, wait: bool = True) -> None:
         self._storage = storage
         self._owner = owner  # the Database, which closes when nobody holds it any more
-        self._block = storage.transaction()
+        self._block = storage.transaction(wait=wait)
         self._session: Session | None = None
         self._late = late
         self._begins_in: int | None = None

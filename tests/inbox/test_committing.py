@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -152,6 +153,84 @@ def test_receiving_does_not_hold_up_the_event_loop(inbox: brant.Inbox, path: Pat
         assert (await waiting).status_code == 204
 
     run(meanwhile())
+
+
+class Commits:
+    """Of a small table, in an event loop of its own; notes the threads that they are made in."""
+
+    def __init__(self, db: brant.Database) -> None:
+        with db.transaction() as tx:
+            tx.execute("CREATE TABLE kept (name TEXT CHECK (name <> 'bad'))")
+        self.committer = Committer(db, self._store)
+        self.pause_s = 0.0
+        self.threads: list[int] = []
+
+    def _store(self, tx: brant.Transaction, names: Sequence[str]) -> list[Received]:
+        for name in names:
+            tx.execute("INSERT INTO kept VALUES (?)", [name])
+        time.sleep(self.pause_s)
+        self.threads.append(threading.get_ident())
+        return [Received(204) for _ in names]
+
+    async def store(self, *names: str) -> list[int]:
+        answers = await asyncio.gather(*(self.committer.store_async(name, own_loop=True) for name in names))
+        return [answer.status_code for answer in answers]
+
+    async def until_here(self) -> None:
+        """The first ones are for a thread: nobody knows the disk yet."""
+        for _ in range(100):
+            assert await self.store("known") == [204]
+            if self.threads[-1] == threading.get_ident():
+                return
+        raise AssertionError("all commits were made in a thread")
+
+
+def test_an_event_loop_with_nothing_else_to_do_commits_itself_while_the_disk_is_quick(db: brant.Database) -> None:
+    commits = Commits(db)
+
+    async def serve() -> None:
+        await commits.until_here()
+        here, before = threading.get_ident(), len(commits.threads)
+        assert await commits.store("a", "b", "c") == [204] * 3
+        assert commits.threads[before:] == [here]  # in one
+        commits.pause_s = 0.05
+        await commits.store("slow")
+        assert commits.threads[-1] == here
+        await commits.store("slow again")
+        assert commits.threads[-1] != here
+        commits.pause_s = 0
+        await commits.until_here()
+
+    run(serve())
+    commits.committer.close()
+
+
+def test_of_those_that_a_loop_commits_one_that_can_not_be_stored_fails_alone(db: brant.Database) -> None:
+    commits = Commits(db)
+
+    async def serve() -> None:
+        await commits.until_here()
+        assert await commits.store("a", "bad", "b") == [204, 503, 204]
+
+    run(serve())
+    assert [row["name"] for row in db.query("SELECT name FROM kept WHERE name <> 'known'")] == ["a", "b"]
+    commits.committer.close()
+
+
+def test_a_locked_database_does_not_hold_up_a_loop_that_commits_itself(db: brant.Database, path: Path) -> None:
+    commits = Commits(db)
+
+    async def serve() -> None:
+        await commits.until_here()
+        with write_lock_held(path):
+            waiting = asyncio.create_task(commits.store("patient"))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+        assert await waiting == [204]
+
+    run(serve())
+    commits.committer.close()
 
 
 def test_whoever_stops_waiting_spoils_nobody_elses_answer(db: brant.Database) -> None:

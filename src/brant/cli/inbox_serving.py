@@ -102,7 +102,7 @@ def _server(inbox: Inbox, options: Namespace) -> uvicorn.Server:
         raise BrantError("brant inbox serve needs uvicorn: pip install 'brant[web]'") from None
     largest = max(endpoint.settings.max_header_bytes for endpoint in inbox.endpoints.values())
     config = uvicorn.Config(
-        _ending_quietly(inbox.asgi(proxies=options.proxy, body_timeout_s=options.body_timeout)),
+        _ending_quietly(inbox.asgi(proxies=options.proxy, body_timeout_s=options.body_timeout, own_loop=True)),
         http="h11",  # the faster parser takes 15 % less time for a request, and has no bound on its head
         ws="none",
         lifespan="off",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -24,6 +25,8 @@ Answer = Future[Received] | asyncio.Future[Received]
 _MOST = 256
 _IDLE_S = 5.0
 _RETRY_AFTER_S = 5
+_SHORT_WAIT_S = 0.002
+_NEWEST = 0.2  # the weight of the last commit
 _OF_THE_DATABASE = (DatabaseBusy, DatabaseClosed, DatabaseReplaced)
 _logger = logging.getLogger("brant.inbox")
 
@@ -31,15 +34,16 @@ _logger = logging.getLogger("brant.inbox")
 class Committer(Generic[P]):
     """Stores what it is given, and answers when it is on disk. Each is judged on its own: one that fails fails alone.
 
-    While nobody commits, whoever calls `store` does so itself; what comes meanwhile waits, and is the next group, of a
-    thread that is there while there is work.
+    While nobody commits, whoever calls `store` does so itself, as does an event loop that has nothing else to do, if
+    the disk is quick. What comes meanwhile waits, and is the next group, of a thread that is there while there is work.
     """
 
     def __init__(self, db: Database, store: Callable[[Transaction, Sequence[P]], list[Received]]) -> None:
         self._db = db
         self._store = store
         self._pending: list[tuple[P, Answer]] = []
-        self._arriving: dict[asyncio.AbstractEventLoop, list[tuple[P, Answer]]] = {}
+        self._arriving: dict[tuple[asyncio.AbstractEventLoop, bool], list[tuple[P, Answer]]] = {}
+        self._usual_wait_s = _SHORT_WAIT_S  # of a commit, for locks and for the disk
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_busy = False
@@ -61,15 +65,18 @@ class Committer(Generic[P]):
         finally:
             self._rest()
 
-    async def store_async(self, parcel: P) -> Received:
-        """For an event loop. All that it takes on in one of its rounds is handed on together."""
+    async def store_async(self, parcel: P, *, own_loop: bool = False) -> Received:
+        """For an event loop, which with `own_loop` may be held up for a moment.
+
+        All that it takes on in one of its rounds is handed on together.
+        """
         self._refuse_child()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Received] = loop.create_future()
-        arriving = self._arriving.get(loop)
+        arriving = self._arriving.get((loop, own_loop))
         if arriving is None:
-            arriving = self._arriving[loop] = []
-            loop.call_soon(self._hand_on, loop)
+            arriving = self._arriving[loop, own_loop] = []
+            loop.call_soon(self._hand_on, loop, own_loop)
         arriving.append((parcel, answer))
         return await answer
 
@@ -100,12 +107,28 @@ class Committer(Generic[P]):
         if self._closed:
             raise DatabaseClosed("the Inbox is closed")
 
-    def _hand_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        arrived = self._arriving.pop(loop)
+    def _hand_on(self, loop: asyncio.AbstractEventLoop, own_loop: bool) -> None:
+        arrived = self._arriving.pop((loop, own_loop))
         try:
-            self._add(arrived)
+            if not (own_loop and self._is_stored_here(arrived)):
+                self._add(arrived)
         except DatabaseClosed as error:
             _resolve([(answer, unavailable(type(error).__name__)) for _, answer in arrived])
+
+    def _is_stored_here(self, arrived: list[tuple[P, Answer]]) -> bool:
+        """False when that would take a while, or goes wrong: the thread takes its time, and tells them apart."""
+        with self._changed:
+            if self._is_busy or self._pending or self._closed or self._usual_wait_s >= _SHORT_WAIT_S:
+                return False
+            self._is_busy = True
+        try:
+            answers = self._committed([parcel for parcel, _ in arrived], wait=False)
+        except Exception:
+            return False
+        finally:
+            self._rest()
+        _resolve([(waiting, answer) for (_, waiting), answer in zip(arrived, answers, strict=True)])
+        return True
 
     def _add(self, several: list[tuple[P, Answer]]) -> None:
         with self._changed:
@@ -160,13 +183,16 @@ class Committer(Generic[P]):
             _logger.exception("the inbox could not store a request")
             return [unavailable(f"{type(error).__name__}{'' if isinstance(error, BrantError) else ' while storing'}")]
 
-    def _committed(self, parcels: list[P]) -> list[Received]:
+    def _committed(self, parcels: list[P], *, wait: bool = True) -> list[Received]:
         def store(tx: Transaction) -> list[Received]:
             answers = self._store(tx, parcels)
             failpoint("inbox.before_commit")
             return answers
 
-        answers = written(self._db, store)
+        begun, worked = time.perf_counter(), time.thread_time()
+        answers = written(self._db, store, wait=wait)
+        waited_s = (time.perf_counter() - begun) - (time.thread_time() - worked)
+        self._usual_wait_s += _NEWEST * (waited_s - self._usual_wait_s)
         failpoint("inbox.after_commit")
         return answers
 

@@ -88,8 +88,13 @@ class Receiving:
         request = self._request(endpoint, body, headers, query, method, path, remote)
         return await self.receive_request(endpoint, request, receiving.Facts(**facts))
 
-    async def receive_request(self, name: str, request: Request, facts: receiving.Facts | None = None) -> Received:
-        """As `receive_async`, for a request that is at hand as a whole."""
+    async def receive_request(
+        self, name: str, request: Request, facts: receiving.Facts | None = None, *, own_loop: bool = False
+    ) -> Received:
+        """As `receive_async`, for a request that is at hand as a whole.
+
+        `own_loop`: the event loop has nothing else to do, and may wait a moment for a disk that is quick.
+        """
         facts, known = facts or receiving.Facts(), self.endpoints.get(name)
         try:
             if known is not None and known.settings.is_quick and len(request.body) <= _SMALL_BODY:
@@ -98,7 +103,7 @@ class Receiving:
                 judged = await asyncio.to_thread(self._judged, name, request, facts)
             if isinstance(judged, Received):
                 return judged
-            return await self._store_async(judged)
+            return await self._store_async(judged, own_loop=own_loop)
         except BrantError as error:
             return unavailable(type(error).__name__)
 
@@ -176,10 +181,11 @@ class Receiving:
             if self._durable is not None and self._durable is not self.db:
                 self._durable.close()
 
-    async def _store_async(self, parcel: Parcel) -> Received:
+    async def _store_async(self, parcel: Parcel, *, own_loop: bool = False) -> Received:
         if self._committer is None:
             await asyncio.to_thread(self._committing)
-        return await self._committing().store_async(parcel)
+        # A server is over a network: that is for a thread.
+        return await self._committing().store_async(parcel, own_loop=own_loop and self.db.schema is None)
 
     def _committing(self) -> Committer[Parcel]:
         if self._committer is None:

@@ -68,11 +68,11 @@ def is_deadlock(error: BaseException) -> bool:
     return getattr(error.__cause__, "sqlstate", None) in _UNDONE_FOR_OTHERS
 
 
-def written(db: Database, work: Callable[[Transaction], R]) -> R:
+def written(db: Database, work: Callable[[Transaction], R], *, wait: bool = True) -> R:
     """Do it in a transaction, and once more where the server undid that for another one."""
     for _ in range(_MOST_DEADLOCKS):
         try:
-            with db.transaction() as tx:
+            with db.transaction(wait=wait) as tx:
                 return work(tx)
         except DatabaseBusy as error:
             if not is_deadlock(error):

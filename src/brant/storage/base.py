@@ -155,8 +155,11 @@ class Storage(ABC):
     schema: str | None = None  # of Brant's tables, on a server
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[Session]:
-        """A write transaction: commits at the end of the block, rolls back on an exception."""
+    def transaction(self, *, wait: bool = True) -> AbstractContextManager[Session]:
+        """A write transaction: commits at the end of the block, rolls back on an exception.
+
+        Without `wait`, DatabaseBusy at once where it would have to wait for another one to end.
+        """
 
     def alone(self) -> AbstractContextManager[Session]:
         """As `transaction()`, for a block of one verb and nothing else: a backend may know a shorter way."""

@@ -41,7 +41,7 @@ class TransactionalStorage(Storage):
     def _check(self, session: PostgresSession) -> None:
         """Raise unless the connection works."""
 
-    def transaction(self) -> PostgresTransaction:
+    def transaction(self, *, wait: bool = True) -> PostgresTransaction:  # noqa: ARG002 - they go side by side
         return PostgresTransaction(self)
 
     def alone(self) -> PostgresTransaction:

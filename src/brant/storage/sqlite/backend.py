@@ -8,13 +8,14 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from contextvars import Token
 from types import TracebackType
 
 from brant.clock import Clock
 from brant.errors import (
     BrantError,
+    DatabaseBusy,
     DatabaseClosed,
     DatabaseReplaced,
     InvalidValue,
@@ -89,26 +90,28 @@ class SqliteStorage(Storage):
 
     # Writing
 
-    def transaction(self) -> WriteTransaction:
-        return WriteTransaction(self)
+    def transaction(self, *, wait: bool = True) -> WriteTransaction:
+        return WriteTransaction(self, wait=wait)
 
     def in_transaction(self) -> bool:
         # A task started inside a block inherits its context and may outlive it: only the block that is open counts.
         return self._slot_owner == threading.get_ident() or self._slot_block in inside.blocks()
 
-    def begin(self, block: WriteTransaction) -> Session:
+    def begin(self, block: WriteTransaction, *, wait: bool = True) -> Session:
         self.require_open()
         if self.in_transaction():
             raise TransactionError(
                 "nested db.transaction(): this thread or task has one open already; pass it on as tx= instead"
             )
-        self._slot.acquire()
+        if not self._slot.acquire(blocking=wait):
+            raise DatabaseBusy("another thread is in a transaction; try again")
         try:
             self.require_open()
             self._check_file()
             if self._log.short_of_room:
                 self._log.make_room()
-            self._writer.execute("BEGIN IMMEDIATE")
+            with nullcontext() if wait else self._impatient():
+                self._writer.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._slot.release()
             raise self._explained(error) from error
@@ -120,6 +123,14 @@ class SqliteStorage(Storage):
         self._slot_block = block
         self._changes_before = self._writer.total_changes
         return self._write_session
+
+    @contextmanager
+    def _impatient(self) -> Iterator[None]:
+        self._writer.execute("PRAGMA busy_timeout = 0")
+        try:
+            yield
+        finally:
+            self._writer.execute(f"PRAGMA busy_timeout = {self._settings['busy_timeout_ms']}")
 
     def commit(self) -> None:
         rows_written = self._writer.total_changes - self._changes_before
@@ -374,14 +385,15 @@ class SqliteStorage(Storage):
 class WriteTransaction:
     """BEGIN IMMEDIATE to COMMIT, or ROLLBACK on an exception."""
 
-    __slots__ = ("_storage", "_token")
+    __slots__ = ("_storage", "_token", "_wait")
 
-    def __init__(self, storage: SqliteStorage) -> None:
+    def __init__(self, storage: SqliteStorage, *, wait: bool) -> None:
         self._storage = storage
+        self._wait = wait
         self._token: Token[tuple[Any, ...]] | None = None
 
     def __enter__(self) -> Session:
-        session = self._storage.begin(self)
+        session = self._storage.begin(self, wait=self._wait)
         self._token = inside.enter(self)
         return session
 
