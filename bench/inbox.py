@@ -13,7 +13,7 @@ from pathlib import Path
 
 import brant
 from bench.inbox_floor import InboxFloor
-from bench.inbox_http import Client, serving, signed
+from bench.inbox_http import Client, serving, serving_bare, signed, slow_syncs
 from bench.measure import Case, Work
 from brant.inbox import Endpoint, Event
 
@@ -22,6 +22,7 @@ SLOTS = (4, 16)
 CONNECTIONS = (1, 64)
 _ROUNDS = 5
 _GOAL, _GROUP_COMMIT_GOAL = 0.6, 10.0
+_SLOW_SYNC_MS = 5
 # Three times what Knocker publishes for its best runs (3,460 received and 3,282 handled a second, normal sync), where
 # one row in a transaction of its own is said to reach 47,000.
 _RECEIVED_AGAINST_A_ROW, _HANDLED_AGAINST_A_ROW = 3 * 3460 / 47_000, 3 * 3282 / 47_000
@@ -107,18 +108,28 @@ def _drain_case(stack: ExitStack, place: Path, slots: int, count: int) -> Case:
 
 
 def _http_cases(stack: ExitStack, place: Path, count: int) -> list[Case]:
-    """By keep-alive connections, against the floor with full sync; then many of them against one."""
-    address = stack.enter_context(serving(place))
+    """By keep-alive connections, against the floor with full sync; then many of them against one.
+
+    How much a shared commit is worth depends on what a sync costs: on a disk whose sync takes less time than a request,
+    nothing could make ten times of it.
+    """
     numbers = itertools.count()
-    send: dict[int, Work] = {many: Client(address, many, numbers).send for many in CONNECTIONS}
+
+    def clients(address: tuple[str, int]) -> dict[int, Work]:
+        return {many: Client(address, many, numbers).send for many in CONNECTIONS}
+
+    send = clients(stack.enter_context(serving(place)))
+    bare = clients(stack.enter_context(serving_bare(place)))
     floor = InboxFloor(place / "http-floor.db", "full")
     one, many = CONNECTIONS
     few = count // 4
-    return [
-        Case(f"{NAME}: HTTP, full sync, {one} connection", few, send[one], floor.receive, _GOAL, rounds=_ROUNDS),
-        Case(f"{NAME}: HTTP, full sync, {many} connections", count, send[many], floor.receive, _GOAL, rounds=_ROUNDS),
+    name = f"{NAME}: HTTP, full sync"
+    cases = [
+        Case(f"{name}, {one} connection", few, send[one], floor.receive, _GOAL, rounds=_ROUNDS),
+        Case(f"{name}, {one} connection, against a bare app", few, send[one], bare[one], _GOAL, rounds=_ROUNDS),
+        Case(f"{name}, {many} connections", count, send[many], floor.receive, _GOAL, rounds=_ROUNDS),
         Case(
-            f"{NAME}: HTTP, {many} connections against {one} (group commit)",
+            f"{name}, {many} connections against {one}",
             count,
             send[many],
             send[one],
@@ -126,6 +137,11 @@ def _http_cases(stack: ExitStack, place: Path, count: int) -> list[Case]:
             rounds=_ROUNDS,
         ),
     ]
+    if (library := slow_syncs(place)) is not None:
+        slow = clients(stack.enter_context(serving(place / "slow", slowly=library, sync_ms=_SLOW_SYNC_MS)))
+        title = f"{name} of {_SLOW_SYNC_MS} ms, {many} connections against {one}"
+        cases.append(Case(title, 2 * count, slow[many], slow[one], _GROUP_COMMIT_GOAL, rounds=3))
+    return cases
 
 
 def _endpoint(stack: ExitStack, path: Path, sync: str) -> Endpoint:
