@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,6 +157,35 @@ def test_to_snooze_costs_no_attempt(inbox: brant.Inbox, clock: FakeClock) -> Non
         clock.advance(inbox.db.queue(QUEUE).due_in() or 0)
     assert told == ["snooze", "snooze", "retry", "snooze", "dead"]
     assert (outcomes(inbox, event_id), inbox.get_event(event_id).attempt_count) == (["failed", "dead"], 2)
+
+
+def test_an_event_of_another_process_is_left_to_it(inbox: brant.Inbox, clock: FakeClock, path: Path) -> None:
+    tiny(inbox, "ours").add_handler(note)
+    with brant.open(path, clock=clock) as theirs, brant.Inbox(theirs) as elsewhere:
+        endpoint = tiny(elsewhere, "theirs")
+        endpoint.add_handler(note)
+        event_id = send(endpoint, "e1")
+        for _ in range(12):
+            assert work(inbox) == {"snooze": 1}
+            clock.advance(inbox.db.queue(QUEUE).due_in() or 0)
+        assert (status(inbox, event_id), outcomes(inbox, event_id)) == ("received", [])
+        assert work(elsewhere) == {"success": 1}
+    assert (ledger(inbox), outcomes(inbox, event_id)) == (["e1"], ["handled"])
+
+
+def test_an_event_whose_endpoint_is_nowhere_dies_after_a_day(inbox: brant.Inbox, clock: FakeClock, path: Path) -> None:
+    tiny(inbox, "ours").add_handler(note)
+    with brant.open(path, clock=clock) as theirs, brant.Inbox(theirs) as elsewhere:
+        event_id = send(tiny(elsewhere, "gone"), "e1")
+    pauses: list[float | None] = []
+    for hours in (0, 0.1, 23.8):
+        clock.advance(hours * 3600)
+        assert work(inbox) == {"snooze": 1}
+        pauses.append(inbox.db.queue(QUEUE).due_in())
+    clock.advance(3600)
+    assert work(inbox) == {"dead": 1}
+    assert (pauses, status(inbox, event_id)) == ([1, 36, 60], "dead")
+    assert inbox.get_event(event_id).last_error == "no worker of the last day has the endpoint 'gone'"
 
 
 def test_a_missing_handler_is_dead_at_once_and_can_be_requeued(inbox: brant.Inbox) -> None:

@@ -169,7 +169,7 @@ def test_a_handler_that_is_not_known_yet_shares_nothing(inbox: brant.Inbox, path
     assert work(inbox) == {"release": 1, "success": 2}
     assert ledger(inbox) == ids
     assert {tuple(outcomes(inbox, event_id)) for event_id in ids} == {("handled",)}
-    assert not inbox.run_apart
+    assert not inbox.paces.apart
 
 
 def test_a_busy_database_gives_the_event_back_and_no_attempt_counts(inbox: brant.Inbox, path: Path) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _BUSY_PAUSE_S = 1.0
 _NOT_HERE_PAUSE_S = 60.0
+_LONGEST_NOT_HERE_S = 86_400
 _LONGEST_ERROR = 2000
 _DEFAULT_POLICY = RetryPolicy()
 ALERTS = "brant.inbox.dead"  # the channel that hears of each event that a handler could not handle
@@ -80,6 +81,10 @@ class _NoHandler(Exception):
     """Nothing is registered for the event."""
 
 
+class _NotHere(Exception):
+    """The endpoint is registered in another process, if in any."""
+
+
 class _AtRest(Exception):
     """The event has come to rest while its handler ran: another job of it was faster."""
 
@@ -110,10 +115,10 @@ class Dispatch:
             raise Dead("the job names no event of the inbox")
         inbox = self._inbox
         # Handlers keep each other from writing in a file only: on a server they go side by side.
-        if inbox.db.schema is None and inbox.paces.are_quick and self._event_id not in inbox.run_apart:
+        if inbox.db.schema is None and inbox.paces.are_quick and self._event_id not in inbox.paces.apart:
             self._context.at_ack(self._run_shared, self._after_shared)
             return
-        inbox.run_apart.discard(self._event_id)
+        inbox.paces.apart.discard(self._event_id)
         event = self._found_in(inbox.db)
         if event is None:
             self._ack()
@@ -147,7 +152,7 @@ class Dispatch:
     def _after_shared(self, tx: Transaction, error: BaseException) -> None:
         match error:
             case _Apart():
-                self._inbox.run_apart.add(int(str(self._event_id)))
+                self._inbox.paces.apart.add(int(str(self._event_id)))
                 self._give_back(tx)
             case TransactionError() if self._handler is not None:
                 # It opens one of its own, or ends this one, neither of which it can inside that of others.
@@ -202,6 +207,8 @@ class Dispatch:
             raise
 
     def _attempt(self, tx: Transaction, event: Event, handler: Handler | None) -> None:
+        if event.endpoint not in self._inbox.endpoints:
+            raise _NotHere(f"no worker of the last day has the endpoint {event.endpoint!r}")
         if handler is None:
             raise _NoHandler(f"no handler for {event.event_type!r} of the endpoint {event.endpoint!r}")
         begun = self._inbox.db.clock.monotonic()
@@ -235,12 +242,23 @@ class Dispatch:
     def _book_in(self, tx: Transaction, error: BaseException) -> None:
         """Where the claim is lost, nothing is booked: the end of the transaction says so."""
         text = _text_of(error)
-        outcome = Dead(text) if isinstance(error, _NoHandler) else outcome_of(error) or Retry(None, text)
+        outcome = self._missing(error) or outcome_of(error) or Retry(None, text)
         found = row(tx, "event_to_change", self._event_id)
         if found is None or found["status"] in _AT_REST:
             self._job.ack(tx=tx)
         else:
             self._settle(tx, outcome, text, found["attempt_count"] + 1)
+
+    def _missing(self, error: BaseException) -> Outcome | None:
+        """For what nobody here can handle. An endpoint that this process does not have may be another one's."""
+        match error:
+            case _NoHandler():
+                return Dead(str(error))
+            case _NotHere():
+                age_s = self._inbox.db.clock.now() - self._job.created_at
+                is_given_up = age_s > _LONGEST_NOT_HERE_S
+                return Dead(str(error)) if is_given_up else Snooze(max(1, min(age_s // 10, _NOT_HERE_PAUSE_S)))
+        return None
 
     def _settle(self, tx: Transaction, outcome: Outcome, text: str, attempts: int) -> None:
         match outcome:
@@ -328,6 +346,6 @@ def _text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = ""
-    if isinstance(error, (Outcome, BrantError, _NoHandler)) and text:
+    if isinstance(error, (Outcome, BrantError, _NoHandler, _NotHere)) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

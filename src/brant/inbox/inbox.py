@@ -42,7 +42,6 @@ class Inbox(Operations, Retention, Receiving):
         prepare(db)
         self.jobs = Jobs(db, self._lease_s, self._attempts_of)
         self.paces = Paces()
-        self.run_apart: set[int] = set()
         dispatch.enter(self)
 
     def __repr__(self) -> str:

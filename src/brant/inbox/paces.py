@@ -13,6 +13,8 @@ class Paces:
     def __init__(self) -> None:
         self._of: dict[int, float] = {}
         self._slow: set[int] = set()
+        self.apart: set[int] = set()
+        """Events whose handlers turned out to be none of the quick ones."""
 
     @property
     def are_quick(self) -> bool:
