@@ -67,8 +67,8 @@ def note_transactions(db: brant.Database) -> list[object]:
     storage: Any = db._storage
     begin, begun = storage.transaction, []
 
-    def noted() -> Any:
-        begun.append(begin())
+    def noted(**options: Any) -> Any:
+        begun.append(begin(**options))
         return begun[-1]
 
     storage.transaction = noted

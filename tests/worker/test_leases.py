@@ -222,9 +222,9 @@ def test_no_result_is_saved_and_nothing_settled_when_the_claim_was_lost(
     storage: Any = timed._storage
     usual, gate = storage.transaction, threading.Event()
 
-    def gated() -> Any:
+    def gated(**options: Any) -> Any:
         gate.wait(PATIENCE_S)
-        return usual()
+        return usual(**options)
 
     with running(timed, slots=1) as crew:
         crew.wait("start")

@@ -72,6 +72,20 @@ def test_a_result_that_the_database_refuses_holds_up_no_other(db: brant.Database
     assert len(crew.heard.all("start")) == 4
 
 
+def test_an_error_of_the_workers_own_is_told_once_and_the_worker_goes_on(
+    db: brant.Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = Together(db, path, [1, 2])
+    with running(db, slots=2) as crew:
+        crew.wait("start", 2)
+        with monkeypatch.context() as patched:
+            patched.setattr(db, "transaction", lambda: len(None))  # type: ignore[arg-type]
+            together.end(crew)
+            assert {event.job_id for event in crew.wait("trouble", 2)} == {call.id for call in together.calls}
+        assert together.task(0).get(PATIENCE_S) == 1
+        assert len(crew.heard.all("trouble")) == 2
+
+
 def test_an_outcome_that_makes_no_sense_holds_up_no_other(db: brant.Database, path: Path) -> None:
     together = Together(db, path, [1, Retry(float("nan")), 3])
     with running(db, slots=3) as crew:

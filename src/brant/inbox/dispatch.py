@@ -14,7 +14,7 @@ from brant.errors import BrantError, ClaimLost, DatabaseBusy, InvalidValue, Tran
 from brant.inbox.endpoints import Handler, RetryPolicy
 from brant.inbox.records import Event
 from brant.inbox.retention import RetentionPolicy
-from brant.inbox.tables import QUEUE, RETENTION_QUEUE, is_deadlock, row, rows, run, written
+from brant.inbox.tables import QUEUE, RETENTION_QUEUE, is_deadlock, row, rows, run
 from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze, outcome_of
 from brant.tasks import TaskSpec
 from brant.worker import TaskContext, current_task
@@ -311,30 +311,6 @@ class Dispatch:
 
     def _duration_ms(self) -> int:
         return round((self._inbox.db.clock.monotonic() - self._context.started) * 1000)
-
-
-def recover(inbox: Inbox, most: int) -> int:
-    """Give open events that nobody would ever run a job again; tells how many."""
-    mended = 0
-    for status in ("received", "failed", "processing"):
-        after = 0
-        while page := rows(inbox.db, "events_without_job", status, after, most):
-            after = page[-1]["id"]
-            mended += written(inbox.db, partial(_mend_all, inbox, [found["id"] for found in page]))
-    return mended
-
-
-def _mend_all(inbox: Inbox, event_ids: list[int], tx: Transaction) -> int:
-    inbox.jobs.hold_orders(tx, event_ids)
-    return sum(_mend(inbox, tx, event_id) for event_id in event_ids)
-
-
-def _mend(inbox: Inbox, tx: Transaction, event_id: int) -> bool:
-    # Looked at again: between the reading and this transaction, it may have got one, or be done.
-    event = row(tx, "event_to_change", event_id)
-    if event is None or event["status"] in (*_AT_REST, "dead") or inbox.jobs.has_job(tx, event_id):
-        return False
-    return inbox.jobs.mend(tx, event["endpoint_id"], event_id)
 
 
 async def _awaited(answer: Awaitable[object]) -> object:

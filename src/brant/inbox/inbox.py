@@ -15,6 +15,7 @@ from brant.inbox.operate import Operations
 from brant.inbox.paces import Paces
 from brant.inbox.receiving import Receiving
 from brant.inbox.records import EndpointInfo
+from brant.inbox.recovery import recover
 from brant.inbox.request import Request
 from brant.inbox.retention import Retention
 from brant.inbox.tables import QUEUE, RETENTION_QUEUE, hold, prepare, row, rows
@@ -184,4 +185,4 @@ class Inbox(Operations, Retention, Receiving):
 
     def recover(self, most: int = 1000) -> int:
         """Give open events that lost their job (cancelled, read by the shell) one again; tells how many."""
-        return dispatch.recover(self, most)
+        return recover(self, most)

@@ -29,6 +29,7 @@ class Settlement:
 
     def __init__(self, execution: Execution, outcome: object) -> None:
         self.execution = execution
+        self.is_mended = False
         self._outcome = outcome
         self._result: str | None = None
         self._work_error: BaseException | None = None
@@ -171,6 +172,7 @@ class Settlement:
 
     def mend(self, error: Exception) -> None:
         """The outcome itself is bad, such as a delay that is no number."""
+        self.is_mended = True
         kind, self._result = type(self._outcome).__name__, None
         self._outcome = Retry(_DELAY_WITHOUT_TASK_S, f"the task ended with a bad {kind}: {error}")
 
@@ -220,7 +222,8 @@ class Settler:
             blamed = group if at_fault is None else [at_fault]
             group = [each for each in group if each not in blamed]
             for each in blamed:
-                if isinstance(error, _BAD_OUTCOME):
+                # Once only, and only where it is one of them: else this would go round in circles.
+                if isinstance(error, _BAD_OUTCOME) and at_fault is not None and not each.is_mended:
                     each.mend(error)
                     group.append(each)
                 elif isinstance(error, BrantError):
