@@ -117,8 +117,10 @@ class Committer(Generic[P]):
 
     def _is_stored_here(self, arrived: list[tuple[P, Answer]]) -> bool:
         """False when that would take a while, or goes wrong: the thread takes its time, and tells them apart."""
+        if self._usual_wait_s >= _SHORT_WAIT_S or len(arrived) > _MOST:
+            return False
         with self._changed:
-            if self._is_busy or self._pending or self._closed or self._usual_wait_s >= _SHORT_WAIT_S:
+            if self._is_busy or self._pending or self._closed:
                 return False
             self._is_busy = True
         try:
