@@ -45,7 +45,8 @@ def test_audits_tell_what_was_done_and_what_was_deleted(tmp_path: Path) -> None:
     ids = filled(tmp_path)
     assert inbox_command(tmp_path, "audits").returncode == 2
     inbox_command(tmp_path, "requeue", ids["dead"])
-    inbox_command(tmp_path, "prune", "--status", "handled", "--older-than", 0, "--yes")
+    aged(tmp_path)
+    inbox_command(tmp_path, "prune", "--status", "handled", "--older-than", 60, "--yes")
     [line] = inbox_command(tmp_path, "audits").stdout.decode().splitlines()
     assert line.split("\t")[2:4] == ["requeue", "1"]
     pruned = objects(tmp_path, "audits", "--pruned")

@@ -15,7 +15,8 @@ import pytest
 import brant
 from brant.testing import FakeClock
 from brant.worker import bench, current_task
-from tests.waiting import PATIENCE_S, python, write_lock_held
+from brant.worker.claiming import Claim
+from tests.waiting import PATIENCE_S, in_thread, python, write_lock_held
 from tests.worker.observing import running, start
 
 pytestmark = pytest.mark.both_backends
@@ -84,6 +85,24 @@ def test_a_claim_that_waited_for_longer_than_a_lease_is_not_lost(
     crew.stop()
     assert [event.attempt for event in crew.heard.all("start")] == [1]
     assert q.get_result(answer.id) == (True, None)
+
+
+def test_a_lease_counts_from_behind_the_wait_of_its_claim(db: brant.Database, q: brant.Queue, path: Path) -> None:
+    q.enqueue(1)
+    claim = Claim(q, "w", 1)
+
+    def make() -> None:
+        with db._storage.transaction() as session:
+            claim.make(session)
+
+    with write_lock_held(path):
+        making = in_thread(make)
+        threading.Event().wait(2 * LEASE_S)
+        still_locked = time.monotonic()
+    making.result(PATIENCE_S)
+    assert claim.jobs is not None
+    assert len(claim.jobs) == 1
+    assert claim.made_at >= still_locked
 
 
 def test_a_plain_function_over_its_time_is_never_two(db: brant.Database, q: brant.Queue) -> None:

@@ -120,6 +120,9 @@ class JobVerbs(LimitVerbs):
             "expires_at": None if expires is None else moment_after(now, expires),
         }
 
+    leased_at = 0.0
+    """When the leases of the last claim began, by the monotonic clock."""
+
     def claim(
         self, queue: str, worker: str, limit: int, lease: float, *, overdue: int = 0, max_wait: float = 0
     ) -> list[tuple[JobRow, str | None]]:
@@ -128,6 +131,7 @@ class JobVerbs(LimitVerbs):
         First come up to `overdue` of those that are due for longer than `max_wait` seconds, whatever their priority.
         """
         params = self.times() | {"queue": queue, "worker": worker, "limit": limit, "max_wait": max_wait}
+        self.leased_at = self.clock.monotonic()
         params["lease_end"] = moment_after(self.now(), lease)
         paused, events, limited = self.upkeep(params)
         if paused or limit == 0:

@@ -20,9 +20,8 @@ class Claim:
 
     def make(self, session: Session) -> None:
         self.was_tried = True
-        # Behind the wait for the write lock, and before the lease begins.
-        self.made_at = self._queue.db._storage.clock.monotonic()
         self.jobs = self._queue._claimed_in(session, self._worker_id, self.slots, self._queue.visibility_timeout_s)
+        self.made_at = session.leased_at  # behind the wait for the write lock, or for those of a server
 
     def undo(self) -> None:
         self.jobs = None

@@ -49,6 +49,7 @@ class PostgresVerbs(
         claimed = super().claim(queue, worker, limit, lease, overdue=overdue, max_wait=max_wait)
         if claimed and self.now() - began > _PROMPT * lease:
             # It has waited, for a lock on a table or for a server with too much to do: not at the cost of the lease.
+            self.leased_at = self.clock.monotonic()
             lease_end = moment_after(self.now(), lease)
             self.changed("restart_leases", {"ids": json.dumps([job.id for job, _ in claimed]), "lease_end": lease_end})
             claimed = [(job._replace(claim_expires_at=lease_end), error) for job, error in claimed]
