@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -125,6 +125,30 @@ def test_a_worker_that_lost_its_connections_to_others_goes_on_when_they_go(
                     assert time.monotonic() < give_up_at
             note(1)
             assert done[1].wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("read", [lambda db: db.queue("q").due_in(), lambda db: db.query("SELECT 1 AS one")])
+def test_a_reader_whose_next_connection_is_ended_too_is_busy(
+    address: str, read: Callable[[brant.Database], object]
+) -> None:
+    with brant.open(address) as db, psycopg.connect(address, autocommit=True) as somebody:
+        read(db)
+        readers = db._storage._readers  # type: ignore[attr-defined]
+        session = readers.borrow()
+        reconnect = session._reconnect
+
+        def unlucky(old: psycopg.Connection[tuple[object, ...]]) -> psycopg.Connection[tuple[object, ...]]:
+            connection = reconnect(old)
+            end_connections(somebody)
+            return connection  # type: ignore[no-any-return]
+
+        session._reconnect = unlucky
+        readers.give_back(session)
+        end_connections(somebody)
+        with pytest.raises(DatabaseBusy, match="connection to the database was lost"):
+            read(db)
+        session._reconnect = reconnect
+        read(db)
 
 
 def end_connections(connection: psycopg.Connection[tuple[object, ...]]) -> None:

@@ -120,7 +120,7 @@ class JobVerbs(LimitVerbs):
             "expires_at": None if expires is None else moment_after(now, expires),
         }
 
-    leased_at = 0.0
+    leased_at: float
     """When the leases of the last claim began, by the monotonic clock."""
 
     def claim(

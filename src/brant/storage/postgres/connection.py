@@ -129,13 +129,7 @@ class PostgresSession(PostgresVerbs):
             self._begin()
         statement = self._statements[name]
         values = [params[key] for key in statement.params]
-        try:
-            self._cursor.execute(statement.sql, values)
-        except REFUSALS as error:
-            if not self._is_renewed(error):
-                raise translated(error) from error
-            self._cursor.execute(statement.sql, values)
-        cursor = self._cursor
+        cursor = self._asked(lambda: self._cursor.execute(statement.sql, values))
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self.rings.note(name, params)
         return cursor
@@ -156,6 +150,18 @@ class PostgresSession(PostgresVerbs):
         if rows:
             self.rings.note(name, params)
         return rows
+
+    def _asked(self, ask: Callable[[], psycopg.Cursor[Row]], *, own: bool = True) -> psycopg.Cursor[Row]:
+        """The answer; where a reader's connection was lost, that on another one."""
+        try:
+            return ask()
+        except REFUSALS as error:
+            if not self._is_renewed(error):
+                raise translated(error, own=own) from error
+        try:
+            return ask()
+        except REFUSALS as error:
+            raise translated(error, own=own) from error
 
     def _is_renewed(self, error: Exception) -> bool:
         """Whether the connection was lost, and there is another one on which a reader may ask the same again."""
@@ -225,14 +231,10 @@ class PostgresSession(PostgresVerbs):
         statement = with_numbers(sql)
         if not isinstance(self.clock, ServerClock):
             self._tell_time()
-        cursor: psycopg.RawCursor[Row] = psycopg.RawCursor(self.connection, row_factory=tuple_row)
-        try:
-            cursor.execute(statement, list(params))
-        except REFUSALS as error:
-            if not self._is_renewed(error):
-                raise translated(error, own=False) from error
-            cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
-            cursor.execute(statement, list(params))
+        values = list(params)
+        cursor = self._asked(
+            lambda: psycopg.RawCursor(self.connection, row_factory=tuple_row).execute(statement, values), own=False
+        )
         if not (cursor.statusmessage or "").startswith(("SELECT", "SHOW", "SET")):
             self.rings.note("user", {})
         if cursor.statusmessage == "ROLLBACK":
