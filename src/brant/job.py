@@ -21,6 +21,7 @@ class Job:
 
     __slots__ = (
         "_decoded",
+        "_settled_as",
         "_settled_in",
         "_text",
         "attempts",
@@ -45,6 +46,7 @@ class Job:
         self._text = row.payload
         self._decoded: tuple[Any] | None = None
         self._settled_in: object | None = None
+        self._settled_as: tuple[str, str | None] = ("success", None)  # by the names of a worker's events
         self.state = row.state
         self.priority = row.priority
         self.run_at = row.run_at
@@ -70,20 +72,21 @@ class Job:
 
     def ack(self, tx: object | None = None) -> bool:
         """Done: the job is gone. False when the claim is lost."""
-        return self._settled(self.queue.ack(self.id, self.worker_id, attempt=self.attempts, tx=tx), tx)
+        return self._settled(self.queue.ack(self.id, self.worker_id, attempt=self.attempts, tx=tx), tx, "success")
 
     def retry(self, delay_s: float = 60, error: str = "", tx: object | None = None) -> bool:
         """Again after `delay_s` seconds, or dead when no attempt is left. False when the claim is lost."""
         retried = self.queue.retry(self.id, self.worker_id, delay_s, error, attempt=self.attempts, tx=tx)
-        return self._settled(retried, tx)
+        return self._settled(retried, tx, "dead" if self.attempts >= self.max_attempts else "retry", error)
 
     def fail(self, error: str = "", tx: object | None = None) -> bool:
         """Never again: a dead letter with this reason. False when the claim is lost."""
-        return self._settled(self.queue.fail(self.id, self.worker_id, error, attempt=self.attempts, tx=tx), tx)
+        failed = self.queue.fail(self.id, self.worker_id, error, attempt=self.attempts, tx=tx)
+        return self._settled(failed, tx, "dead", error)
 
-    def _settled(self, done: bool, tx: object | None) -> bool:
+    def _settled(self, done: bool, tx: object | None, kind: str, why: str | None = None) -> bool:
         if done:
-            self._settled_in = tx
+            self._settled_in, self._settled_as = tx, (kind, why)
         return done
 
     def release(self, delay_s: float | None = None, tx: object | None = None) -> bool:
@@ -92,7 +95,7 @@ class Job:
         False when the claim is lost.
         """
         released = self.queue.release(self.id, self.worker_id, delay_s, attempt=self.attempts, tx=tx)
-        return self._settled(released, tx)
+        return self._settled(released, tx, "release")
 
     def heartbeat(self, extend_s: float | None = None) -> bool:
         """Keep the job for that long from now (the queue's visibility timeout). False when the claim is lost."""

@@ -124,8 +124,7 @@ def test_an_error_may_be_answered_in_the_same_commit(db: brant.Database, path: P
         def on_error(tx: Tx, error: BaseException) -> None:
             note(tx, -number)
             if number % 2:
-                task.settled_as, task.settled_because = "dead", f"{error}, number {number}"
-                task.job.fail(task.settled_because, tx=tx)
+                task.job.fail(f"{error}, number {number}", tx=tx)
 
         task.at_ack(work, on_error)
 

@@ -12,29 +12,22 @@ class Paces:
 
     def __init__(self) -> None:
         self._of: dict[int, float] = {}
-        self._slow: set[int] = set()
         self.apart: set[int] = set()
         """Events whose handlers turned out to be none of the quick ones."""
 
     @property
     def are_quick(self) -> bool:
         """All that have run: so is, in all likelihood, that of the next event."""
-        return bool(self._of) and not self._slow
+        known = list(self._of.values())  # a copy: other threads add to it
+        return bool(known) and max(known) < _QUICK_S
 
     def is_quick(self, handler: object) -> bool:
         return self._of.get(id(handler), _QUICK_S) < _QUICK_S
 
     def took(self, handler: object, seconds: float) -> None:
         known = self._of.get(id(handler))
-        self._note(handler, seconds if known is None else known + _NEWEST * (seconds - known))
+        self._of[id(handler)] = seconds if known is None else known + _NEWEST * (seconds - known)
 
     def is_unfit(self, handler: object) -> None:
         """To share; for a long while, until so much has been forgotten."""
-        self._note(handler, _UNFIT_S)
-
-    def _note(self, handler: object, seconds: float) -> None:
-        self._of[id(handler)] = seconds
-        if seconds < _QUICK_S:
-            self._slow.discard(id(handler))
-        else:
-            self._slow.add(id(handler))
+        self._of[id(handler)] = _UNFIT_S

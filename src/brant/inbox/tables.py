@@ -77,7 +77,7 @@ def written(db: Database, work: Callable[[Transaction], R], *, wait: bool = True
         except DatabaseBusy as error:
             if not is_deadlock(error):
                 raise
-    with db.transaction() as tx:
+    with db.transaction(wait=wait) as tx:
         return work(tx)
 
 

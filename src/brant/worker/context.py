@@ -33,8 +33,8 @@ class TaskContext:
         self._given_up = False
         self.acked = False
         self.acking = False
-        # As what: a task that settles its job itself, as with `job.retry(60, tx=tx)`, says so here.
-        self.settled_as = "success"
+        # As what, where a task settles its job itself and the verb, as `job.retry(60, tx=tx)`, does not say it all.
+        self.settled_as: str | None = None
         self.settled_because: str | None = None
         self.work: Work | None = None
         self.on_error: OnError | None = None

@@ -125,7 +125,8 @@ class Execution:
 
     def do_work(self, tx: Transaction) -> None:
         assert self._context is not None and self._context.work is not None  # noqa: PT018, S101
-        self._context.settled_as, self._context.settled_because = "success", None  # of a transaction that was undone
+        # Whatever a transaction that was undone has left there.
+        self._context.settled_as, self.job._settled_as = None, ("success", None)
         call_with(self._variables, self._context.work, tx)
 
     def answer_error(self, tx: Transaction, error: BaseException) -> None:
@@ -137,7 +138,9 @@ class Execution:
     def settled_as(self) -> tuple[str, str | None]:
         """What the task's own transaction has made of the job, and why."""
         context = self._context
-        return ("success", None) if context is None else (context.settled_as, context.settled_because)
+        if context is None or context.settled_as is None:
+            return self.job._settled_as
+        return context.settled_as, context.settled_because
 
     @property
     def is_lost(self) -> bool:

@@ -124,7 +124,7 @@ class Settlement:
             self._is("lost", str(error))
         except BaseException as error:
             self._work_error, self._outcome, self._result = error, outcome_of_error(error), None
-            job._settled_in = None
+            job._settled_in, job._settled_as = None, ("success", None)
             try:
                 tx.session()
             except TransactionError:

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from contextvars import Token
 from types import TracebackType
 
@@ -110,8 +110,10 @@ class SqliteStorage(Storage):
             self._check_file()
             if self._log.short_of_room:
                 self._log.make_room()
-            with nullcontext() if wait else self._impatient():
+            if wait:
                 self._writer.execute("BEGIN IMMEDIATE")
+            else:
+                self._begin_at_once()
         except sqlite3.Error as error:
             self._slot.release()
             raise self._explained(error) from error
@@ -124,11 +126,10 @@ class SqliteStorage(Storage):
         self._changes_before = self._writer.total_changes
         return self._write_session
 
-    @contextmanager
-    def _impatient(self) -> Iterator[None]:
+    def _begin_at_once(self) -> None:
         self._writer.execute("PRAGMA busy_timeout = 0")
         try:
-            yield
+            self._writer.execute("BEGIN IMMEDIATE")
         finally:
             self._writer.execute(f"PRAGMA busy_timeout = {self._settings['busy_timeout_ms']}")
 
