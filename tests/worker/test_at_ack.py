@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,9 @@ import brant
 from brant.errors import TransactionError
 from brant.worker import current_task
 from tests.plainly import note_transactions
-from tests.waiting import PATIENCE_S, write_lock_held
+from tests.waiting import PATIENCE_S
 from tests.worker.observing import RunningWorker, running
+from tests.worker.together import Together
 
 pytestmark = pytest.mark.both_backends
 
@@ -41,25 +41,9 @@ def ledger(db: brant.Database) -> list[int]:
 def ending_together(
     db: brant.Database, path: Path, function: Callable[[int], Any], **options: Any
 ) -> Iterator[RunningWorker]:
-    """So many jobs of a function, which return from it while nothing can be committed."""
-    go, left = threading.Event(), threading.Semaphore(0)
-
-    def answer(number: int) -> Any:
-        go.wait(PATIENCE_S)
-        try:
-            return function(number)
-        finally:
-            left.release()
-
-    task = db.queue("q").task("answer", **options)(answer)
-    for number in range(JOBS):
-        task(number)
+    together = Together(db, path, function, JOBS, **options)
     with running(db, slots=JOBS) as crew:
-        crew.wait("start", JOBS)
-        with write_lock_held(path):
-            go.set()
-            for _ in range(JOBS):
-                assert left.acquire(timeout=PATIENCE_S)
+        together.end(crew)
         yield crew
 
 

@@ -12,42 +12,17 @@ import pytest
 import brant
 from brant.outcomes import Retry
 from tests.plainly import note_transactions, refusing
-from tests.waiting import PATIENCE_S, write_lock_held
-from tests.worker.observing import RunningWorker, running
+from tests.waiting import PATIENCE_S
+from tests.worker.observing import running
+from tests.worker.together import Together
 
 pytestmark = pytest.mark.both_backends
 
 JOBS = 12
 
 
-class Together:
-    """Functions that all end while nothing can be committed: they are settled after each other, or together."""
-
-    def __init__(self, db: brant.Database, path: Path, answers: list[Any]) -> None:
-        self._path = path
-        self._go = threading.Event()
-        self._left = threading.Semaphore(0)
-        self._answers = answers
-        self.task = db.queue("q").task("answer", retry_delay_s=0)(self._answer)
-        self.calls = [self.task(number) for number in range(len(answers))]
-
-    def _answer(self, number: int) -> Any:
-        self._go.wait(PATIENCE_S)
-        try:
-            return self._answers[number]
-        finally:
-            self._left.release()
-
-    def end(self, crew: RunningWorker) -> None:
-        crew.wait("start", len(self._answers))
-        with write_lock_held(self._path):
-            self._go.set()
-            for _ in self._answers:
-                assert self._left.acquire(timeout=PATIENCE_S)
-
-
 def test_jobs_that_end_together_are_settled_in_few_commits(db: brant.Database, path: Path) -> None:
-    together = Together(db, path, list(range(JOBS)))
+    together = Together(db, path, lambda number: number, JOBS)
     with running(db, slots=JOBS) as crew:
         crew.wait("start", JOBS)
         begins = note_transactions(db)
@@ -60,7 +35,7 @@ def test_jobs_that_end_together_are_settled_in_few_commits(db: brant.Database, p
 
 
 def test_a_result_that_the_database_refuses_holds_up_no_other(db: brant.Database, path: Path) -> None:
-    together = Together(db, path, [1, "too long" * 10_000, 3, 4])
+    together = Together(db, path, [1, "too long" * 10_000, 3, 4].__getitem__, 4)
     with running(db, slots=4) as crew:
         crew.wait("start", 4)
         with refusing(db, "BEFORE INSERT", "_honker_results", "too long", "length(NEW.value) > 40000"):
@@ -75,7 +50,7 @@ def test_a_result_that_the_database_refuses_holds_up_no_other(db: brant.Database
 def test_an_error_of_the_workers_own_is_told_once_and_the_worker_goes_on(
     db: brant.Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = Together(db, path, [1, 2])
+    together = Together(db, path, [1, 2].__getitem__, 2)
     with running(db, slots=2) as crew:
         crew.wait("start", 2)
         with monkeypatch.context() as patched:
@@ -87,7 +62,7 @@ def test_an_error_of_the_workers_own_is_told_once_and_the_worker_goes_on(
 
 
 def test_an_outcome_that_makes_no_sense_holds_up_no_other(db: brant.Database, path: Path) -> None:
-    together = Together(db, path, [1, Retry(float("nan")), 3])
+    together = Together(db, path, [1, Retry(float("nan")), 3].__getitem__, 3)
     with running(db, slots=3) as crew:
         together.end(crew)
         assert [together.calls[number].get(PATIENCE_S) for number in (0, 2)] == [1, 3]
@@ -97,7 +72,7 @@ def test_an_outcome_that_makes_no_sense_holds_up_no_other(db: brant.Database, pa
 
 
 def test_a_claim_that_was_lost_costs_the_others_of_its_commit_nothing(db: brant.Database, path: Path) -> None:
-    together = Together(db, path, ["a", "b", "c"])
+    together = Together(db, path, ["a", "b", "c"].__getitem__, 3)
     with running(db, slots=3) as crew:
         crew.wait("start", 3)
         # Under the feet of the worker, which finds out when it settles.
