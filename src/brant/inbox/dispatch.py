@@ -54,7 +54,11 @@ def inbox_of(context: TaskContext) -> Inbox:
 def dispatch(payload: object) -> None:
     """The function of the inbox's queue."""
     context = current_task()
-    Dispatch(inbox_of(context), context, payload).run()
+    match payload:
+        case {"event_id": int(event_id), **others} if not isinstance(event_id, bool):
+            Dispatch(inbox_of(context), context, event_id, others.get("delivery_id")).run()
+        case _:
+            raise Dead("the job names no event of the inbox")
 
 
 def take_care(payload: object) -> None:
@@ -100,19 +104,17 @@ class Dispatch:
     of its own, which begins when the handler first uses it: until then nobody waits for it.
     """
 
-    def __init__(self, inbox: Inbox, context: TaskContext, payload: object) -> None:
+    def __init__(self, inbox: Inbox, context: TaskContext, event_id: int, delivery_id: object) -> None:
         self._inbox = inbox
         self._context = context
         self._job: Job = context.job
-        self._payload: dict[str, Any] = payload if isinstance(payload, dict) else {}
-        self._event_id = self._payload.get("event_id")
+        self._event_id = event_id
+        self._delivery_id = delivery_id
         self._policy = _DEFAULT_POLICY
         self._about: dict[str, object] = {}
         self._handler: Handler | None = None
 
     def run(self) -> None:
-        if type(self._event_id) is not int:
-            raise Dead("the job names no event of the inbox")
         inbox = self._inbox
         # Handlers keep each other from writing in a file only: on a server they go side by side.
         if inbox.db.schema is None and inbox.paces.are_quick and self._event_id not in inbox.paces.apart:
@@ -152,7 +154,7 @@ class Dispatch:
     def _after_shared(self, tx: Transaction, error: BaseException) -> None:
         match error:
             case _Apart():
-                self._inbox.paces.apart.add(int(str(self._event_id)))
+                self._inbox.paces.apart.add(self._event_id)
                 self._give_back(tx)
             case TransactionError() if self._handler is not None:
                 # It opens one of its own, or ends this one, neither of which it can inside that of others.
@@ -229,13 +231,12 @@ class Dispatch:
         self._inbox.jobs.finish(tx, event.id)
 
     def _event(self, where: Database | Transaction, found: dict[str, Any]) -> Event:
-        delivery_id = self._payload.get("delivery_id")
-        delivery = None if delivery_id is None else row(where, "get_delivery", delivery_id, True)
+        delivery = None if self._delivery_id is None else row(where, "get_delivery", self._delivery_id, True)
         if delivery is None:
             return Event.of(found)
         # The content is the delivery's, the identity and the life are the event's.
         kept = {name: found[name] for name in ("id", "status", "attempt_count", "handled_at", "last_error")}
-        return Event.of({**delivery, **kept}, replayed_delivery=delivery_id)
+        return Event.of({**delivery, **kept}, replayed_delivery=delivery["id"])
 
     # After the rollback
 
@@ -301,7 +302,7 @@ class Dispatch:
         if status == "dead":
             tx.notify(ALERTS, {**self._about, "error": error})
         if status != "failed":
-            self._inbox.jobs.finish(tx, int(str(self._event_id)))
+            self._inbox.jobs.finish(tx, self._event_id)
 
     def _settled_as(self, kind: str, reason: str | None) -> None:
         self._context.settled_as, self._context.settled_because = kind, reason
