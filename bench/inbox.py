@@ -73,14 +73,18 @@ def _receive_case(stack: ExitStack, place: Path, sync: str, count: int, latencie
     name = f"{NAME}: receive, verified, {sync} sync"
     endpoint = _endpoint(stack, place / f"receive-{sync}.db", sync)
     numbers = itertools.count()
+    requests: list[tuple[bytes, list[tuple[str, str]]]] = []
+
+    def send(count: int) -> None:
+        requests[:] = [signed(next(numbers)) for _ in range(count)]
 
     def receive(count: int) -> None:
-        for _ in range(count):
-            body, headers = signed(next(numbers))
+        for body, headers in requests[:count]:
             latencies.timed(name, lambda body=body, headers=headers: endpoint.receive(body, headers))  # type: ignore[misc]
 
     floor = InboxFloor(place / f"receive-{sync}-floor.db", sync)
-    return Case(name, count // 2 if sync == "full" else count, receive, floor.receive, _GOAL, rounds=_ROUNDS)
+    count = count // 2 if sync == "full" else count
+    return Case(name, count, receive, floor.receive, _GOAL, prepare={"brant": send}, rounds=_ROUNDS)
 
 
 def _drain_case(stack: ExitStack, place: Path, slots: int, count: int) -> Case:
