@@ -9,9 +9,9 @@ import time
 # The pages that a commit adds to the log are estimated, since SQLite tells Python nothing of them.
 _PAGES_A_COMMIT = 5
 _ROWS_A_PAGE = 3
-_CHECKPOINT_PAGES = 1500
+_CHECKPOINT_PAGES = 3000
 _PAGES_A_LOOK = 100
-_LARGEST_BYTES = 8 * 1024 * 1024
+_LARGEST_BYTES = 16 * 1024 * 1024
 _PAGE_BYTES = 4096 + 24  # with its header in the log
 _MOST_PAGES_FOR_ONE = 8.0  # other processes write to the log too
 # A reader with an old snapshot blocks a checkpoint: how long to wait for it, and when to try again.
