@@ -166,7 +166,7 @@ def decode_or_text(text: str) -> Any:
 def positional(params: Iterable[object] | None) -> tuple[object, ...]:
     if params is None:
         return ()
-    if isinstance(params, (Mapping, str, bytes, bytearray, memoryview)):
+    if type(params) is not tuple and isinstance(params, (Mapping, str, bytes, bytearray, memoryview)):
         raise TypeError(f"parameters must be a positional sequence of values, not {type(params).__name__}")
     values = tuple(params)
     if _PLAIN_SQL_TYPES.issuperset(map(type, values)):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from brant.arguments import encode, label, positional
@@ -53,7 +53,7 @@ class Transaction:
     def notify(self, channel: str, payload: object) -> int:
         """Send a notification that listeners get when this transaction commits; gives its id."""
         text = encode(payload)
-        with _part_of(self.session()) as session:
+        with self.session().savepoint() as session:
             return session.notify(label(channel, "channel"), text)
 
     def bootstrap_honker_schema(self) -> None:
@@ -86,23 +86,19 @@ class Transaction:
 
 
 def writing(storage: Storage, tx: object | None) -> AbstractContextManager[Session]:
-    """Where a verb writes: a transaction of its own, or inside the one that the caller passed as ``tx=``."""
+    """Where a verb writes: a transaction of its own, or inside the one that the caller passed as ``tx=``.
+
+    There in a savepoint, so that a verb that fails leaves nothing of itself in a transaction that goes on.
+    """
     if tx is None:
         return storage.transaction()
     if isinstance(tx, Transaction):
         if tx._storage is not storage:
             raise TransactionError("the transaction passed as tx= belongs to another Database")
-        return _part_of(tx.session())
-    return _part_of(storage.adopt(tx))
+        return tx.session().savepoint()
+    return storage.adopt(tx).savepoint()
 
 
 def writing_once(storage: Storage, tx: object | None) -> AbstractContextManager[Session]:
     """As `writing`, for a block that calls one verb and no more."""
     return storage.alone() if tx is None else writing(storage, tx)
-
-
-@contextmanager
-def _part_of(session: Session) -> Iterator[Session]:
-    # A savepoint, so that a verb that fails leaves nothing of itself in a transaction that goes on.
-    with session.savepoint():
-        yield session

@@ -7,8 +7,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from brant.errors import BrantError, DatabaseBusy, DatabaseClosed, DatabaseReplaced, StorageFull
@@ -124,7 +125,8 @@ class Committer(Generic[P]):
                 return False
             self._is_busy = True
         try:
-            answers = self._committed([parcel for parcel, _ in arrived], wait=False)
+            with self._noting_the_wait():
+                answers = self._committed([parcel for parcel, _ in arrived], wait=False)
         except Exception:
             return False
         finally:
@@ -153,7 +155,8 @@ class Committer(Generic[P]):
 
     def _run(self) -> None:
         while group := self._next_group():
-            answers = self._answers([parcel for parcel, _ in group])
+            with self._noting_the_wait():
+                answers = self._answers([parcel for parcel, _ in group])
             _tell([answer for _, answer in group], answers)
             self._rest()
 
@@ -191,12 +194,16 @@ class Committer(Generic[P]):
             failpoint("inbox.before_commit")
             return answers
 
-        begun, worked = time.perf_counter(), time.thread_time()
         answers = written(self._db, store, wait=wait)
-        waited_s = (time.perf_counter() - begun) - (time.thread_time() - worked)
-        self._usual_wait_s += _NEWEST * (waited_s - self._usual_wait_s)
         failpoint("inbox.after_commit")
         return answers
+
+    @contextmanager
+    def _noting_the_wait(self) -> Iterator[None]:
+        begun, worked = time.perf_counter(), time.thread_time()
+        yield
+        waited_s = (time.perf_counter() - begun) - (time.thread_time() - worked)
+        self._usual_wait_s += _NEWEST * (waited_s - self._usual_wait_s)
 
 
 def _tell(waiting: Sequence[Answer], answers: Sequence[Received]) -> None:

@@ -80,14 +80,15 @@ class Store:
 
     def __call__(self, tx: Transaction, parcels: Sequence[Parcel]) -> list[Received]:
         """Store them; tells what to answer once this has committed."""
-        hold(tx, *{key for parcel in parcels for key in parcel.held})
         starting = self._jobs.starting(tx)
-        answers: dict[int, Received] = {}
-        for place in range(len(parcels)) if tx.schema is None else _without_deadlock(parcels):
-            parcel = parcels[place]
-            answers[place] = self._answer(tx, parcel, starting)
+        if tx.schema is None:
+            answers = [self._answer(tx, parcel, starting) for parcel in parcels]
+        else:
+            hold(tx, *{key for parcel in parcels for key in parcel.held})
+            by_place = {place: self._answer(tx, parcels[place], starting) for place in _without_deadlock(parcels)}
+            answers = [by_place[place] for place in range(len(parcels))]
         starting.enqueue()
-        return [answers[place] for place in range(len(parcels))]
+        return answers
 
     def _answer(self, tx: Transaction, parcel: Parcel, starting: Starting) -> Received:
         try:

@@ -16,7 +16,7 @@ from brant.storage.rows import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
     from brant.storage.health import Health
     from brant.storage.session import Session
@@ -125,8 +125,8 @@ class Statements(ABC):
         """Run a statement of the user's and give its rows by column name."""
 
     @abstractmethod
-    def savepoint(self) -> AbstractContextManager[None]:
-        """All of the block, or none of it, whatever becomes of the transaction around it."""
+    def savepoint(self) -> AbstractContextManager[Self]:
+        """All of the block, or none of it, whatever becomes of the transaction around it; gives the session."""
 
     def value(self, name: str, params: Mapping[str, object]) -> Any:
         """The first column of the first row, or None when there is no row."""

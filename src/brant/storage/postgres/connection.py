@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -251,7 +251,7 @@ class PostgresSession(PostgresVerbs):
     # Parts of a transaction
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self) -> Iterator[Self]:
         # On a connection of the caller's in autocommit mode, outside of a transaction, the part is one by itself.
         if self.is_alone:
             self._begin()
@@ -259,7 +259,7 @@ class PostgresSession(PostgresVerbs):
         self._part("begin" if is_all else "open_savepoint")
         self._depth += 1
         try:
-            yield
+            yield self
             if self._depth == 1 and self._at_end_of_part is not None:
                 self._at_end_of_part(self)
         except BaseException:

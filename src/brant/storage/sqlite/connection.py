@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from types import TracebackType
 
 from brant.clock import Clock
 from brant.errors import (
@@ -23,7 +24,8 @@ from brant.storage.session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from contextlib import AbstractContextManager
+    from typing import Any, Self
 
 FOLDER = os.path.dirname(__file__)
 STATEMENTS = load_statements(os.path.join(FOLDER, "statements"))
@@ -153,28 +155,10 @@ class SqliteSession(Session):
         inner, self.function_error = self.function_error, None
         return inner if isinstance(inner, Exception) else translated(error)
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        is_outermost = not self.connection.in_transaction
-        if not self._open_savepoint():
-            yield
-            return
-        try:
-            if is_outermost:
-                # It began a transaction that would fail, and not wait, if it read first and another wrote meanwhile.
-                self.changed("take_write_lock", {})
-            yield
-            self._execute("RELEASE brant")
-        except BaseException as error:
-            # After some errors (a full disk) SQLite has rolled back everything, the savepoint included.
-            if self.connection.in_transaction:
-                self._execute("ROLLBACK TO brant")
-                self._execute("RELEASE brant")
-            if isinstance(error, sqlite3.Error):
-                raise self._translated(error) from error
-            raise
+    def savepoint(self) -> AbstractContextManager[Self]:
+        return Savepoint(self)
 
-    def _open_savepoint(self) -> bool:
+    def open_savepoint(self) -> bool:
         """False where there can be none: in a function that a writing statement calls, which is undone as a whole."""
         try:
             self._execute("SAVEPOINT brant")
@@ -183,6 +167,53 @@ class SqliteSession(Session):
                 return False
             raise self._translated(error) from error
         return True
+
+    def release_savepoint(self) -> None:
+        try:
+            self._execute("RELEASE brant")
+        except BaseException as error:
+            self.undo_savepoint(error)
+            raise
+
+    def undo_savepoint(self, cause: BaseException) -> None:
+        # After some errors (a full disk) SQLite has rolled back everything, the savepoint included.
+        if self.connection.in_transaction:
+            self._execute("ROLLBACK TO brant")
+            self._execute("RELEASE brant")
+        if isinstance(cause, sqlite3.Error):
+            raise self._translated(cause) from cause
+
+
+class Savepoint:
+    """A class and no generator: every verb inside a transaction goes through one."""
+
+    __slots__ = ("_is_open", "_session")
+
+    def __init__(self, session: SqliteSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> Any:
+        session = self._session
+        is_outermost = not session.connection.in_transaction
+        self._is_open = session.open_savepoint()
+        if self._is_open and is_outermost:
+            try:
+                # It began a transaction that would fail, and not wait, if it read first and another wrote meanwhile.
+                session.changed("take_write_lock", {})
+            except BaseException as error:
+                session.undo_savepoint(error)
+                raise
+        return session
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_open:
+            return
+        if error is None:
+            self._session.release_savepoint()
+        else:
+            self._session.undo_savepoint(error)
 
 
 _FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
