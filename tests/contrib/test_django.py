@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.plainly import is_server
+from tests.servers import Server
+
+pytestmark = pytest.mark.both_backends
 
 # Django 6 has tasks of its own. The package from before works with it too, and projects may stay with that.
 PACKAGE = "django_tasks"
 FLAVOURS = [name for name in ("django.tasks", PACKAGE) if find_spec(name) is not None]
 
 SETTINGS = """
-from pathlib import Path
-
-HERE = Path(__file__).parent
 SECRET_KEY = "of a test"
 USE_TZ = True
 INSTALLED_APPS = ["shop"]
 DATABASES = {
-    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": HERE / "site.db"},
+    "default": DATABASE,
     "memory": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
 }
 TASKS = {
@@ -94,11 +97,20 @@ def tell(**facts):
 """
 
 
+def django_settings(path: Path | str) -> dict[str, Any]:
+    """Of the database: a file, or on a server."""
+    if not is_server(path):
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path)}
+    given = conninfo_to_dict(str(path))
+    named = {name.upper(): given.get(name) or "" for name in ("user", "password", "host", "port")}
+    return {"ENGINE": "django.db.backends.postgresql", "NAME": given["dbname"], **named}
+
+
 class Project:
-    def __init__(self, folder: Path, flavour: str, *, is_installed_app: bool = True) -> None:
+    def __init__(self, folder: Path, path: Path | str, flavour: str, *, is_installed_app: bool = True) -> None:
         self.folder = folder
         self.flavour = flavour
-        settings = SETTINGS
+        settings = f"DATABASE = {django_settings(path)!r}\n{SETTINGS}"
         if flavour == PACKAGE and is_installed_app:
             settings += 'INSTALLED_APPS += ["django_tasks"]\n'
         (folder / "shop").mkdir()
@@ -124,8 +136,8 @@ class Project:
 
 
 @pytest.fixture(params=FLAVOURS)
-def unmigrated(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
-    return Project(tmp_path, request.param)
+def unmigrated(request: pytest.FixtureRequest, tmp_path: Path, path: Path) -> Project:
+    return Project(tmp_path, path, request.param)
 
 
 @pytest.fixture
@@ -167,7 +179,7 @@ tell(mailed=Order.objects.get(pk={sent["order"]}).mailed, value=result.return_va
 def test_the_first_transaction_of_a_new_file_can_enqueue(unmigrated: Project) -> None:
     seen = unmigrated.run("""
 with transaction.atomic():
-    connection.cursor().execute("CREATE TABLE mine (n)")
+    connection.cursor().execute("CREATE TABLE mine (n INTEGER)")
     result = tasks.mail.enqueue(1)
 tell(**told(result))
 """)
@@ -189,6 +201,29 @@ except Exception as error:
 tell(missing=missing, orders=Order.objects.count(), queues=database().queue_names())
 """)
     assert seen == {"missing": "TaskResultDoesNotExist", "orders": 0, "queues": []}
+
+
+def test_a_task_of_an_inner_block_goes_with_that_block(project: Project) -> None:
+    seen = project.run("""
+with transaction.atomic():
+    kept = tasks.mail.enqueue(1)
+    try:
+        with transaction.atomic():
+            tasks.mail.enqueue(2)
+            raise ConnectionError
+    except ConnectionError:
+        pass
+tell(jobs=[job.id for job in database().queue("default").claim_batch("w", 9)] == [int(kept.id)])
+""")
+    assert seen == {"jobs": True}
+
+
+def test_outside_of_a_block_a_task_is_there_at_once(project: Project) -> None:
+    seen = project.run("""
+tasks.mail.enqueue(1)
+tell(pending=database().queue("default").stats().pending, in_transaction=connection.in_atomic_block)
+""")
+    assert seen == {"pending": 1, "in_transaction": False}
 
 
 def test_a_task_that_fails_is_tried_again_and_then_failed(project: Project) -> None:
@@ -286,7 +321,7 @@ except Exception as error:
     assert seen == {"error": "TaskResultDoesNotExist"}
 
 
-def test_a_database_without_a_file_is_refused(project: Project) -> None:
+def test_a_database_that_is_neither_a_file_nor_a_server_is_refused(project: Project) -> None:
     seen = project.run("""
 try:
     tasks.mail.using(backend="nowhere").enqueue(1)
@@ -297,9 +332,27 @@ except Exception as error:
     assert "'memory'" in seen["text"]
 
 
+def test_the_databases_of_djangos_own_tests_can_be_made_and_dropped(tmp_path: Path, postgres_server: Server) -> None:
+    with postgres_server.new_database() as address:
+        seen = Project(tmp_path, address, FLAVOURS[0]).run("""
+from django.test.runner import DiscoverRunner
+runner = DiscoverRunner(verbosity=0, interactive=False, parallel=2)
+outside = tasks.mail.enqueue(1)
+made = runner.setup_databases()
+inside = tasks.mail.enqueue(2)
+names = [database().query("SELECT current_database() AS name")[0]["name"]]
+runner.teardown_databases(made)
+tell(names=[*names, database().query("SELECT current_database() AS name")[0]["name"]], outside=told(outside)["status"],
+     jobs=database().queue("default").stats().pending)
+""")
+    first, second = seen.pop("names")
+    assert first == f"test_{second}"
+    assert seen == {"outside": "READY", "jobs": 1}
+
+
 @pytest.mark.skipif("django.tasks" in FLAVOURS, reason="there the tasks of Django itself are meant")
-def test_before_django_6_the_package_need_not_be_an_installed_app(tmp_path: Path) -> None:
-    seen = Project(tmp_path, PACKAGE, is_installed_app=False).run("tell(**told(tasks.mail.enqueue(1)))")
+def test_before_django_6_the_package_need_not_be_an_installed_app(tmp_path: Path, path: Path) -> None:
+    seen = Project(tmp_path, path, PACKAGE, is_installed_app=False).run("tell(**told(tasks.mail.enqueue(1)))")
     assert seen["status"] == "READY"
 
 

@@ -2,7 +2,7 @@
 
     TASKS = {"default": {"BACKEND": "brant.contrib.django.BrantBackend"}}
 
-Jobs are in the SQLite file of `DATABASES["default"]`, and inside `transaction.atomic()` they commit with the models.
+Jobs are in `DATABASES["default"]`, a file or on Postgres. Inside `transaction.atomic()` they commit with the models.
 OPTIONS: `database` is another alias; the others are those of `queue.task` about retries, times and results.
 """
 
@@ -14,12 +14,14 @@ import traceback
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import django
 from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
+from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import autodiscover_modules
 
@@ -70,31 +72,60 @@ _OPTIONS = (
 )
 
 _used_aliases: set[str] = set()
-_opened: dict[tuple[int, str], Database] = {}
+_opened: dict[tuple[int, str], tuple[str, Database]] = {}
 _opening = threading.Lock()
 
 
 def database(alias: str = "default") -> Database:
-    """The Brant database in the file of a Django one; the same for all threads of a process."""
-    connection = connections[alias]
-    path = str(connection.settings_dict["NAME"])
-    if not _has_file(connection):
-        raise ImproperlyConfigured(f"Brant keeps jobs in an SQLite file, and the database {alias!r} is none: {path}")
+    """The Brant database in a Django one, its file or its server; the same for all threads of a process."""
+    address = _address(connections[alias])
     # By process too: a server that forks after it has loaded the application needs another one in each child.
-    key = os.getpid(), os.path.abspath(path)
+    key = os.getpid(), alias
     with _opening:
-        if key not in _opened:
-            _opened[key] = open_database(path)
-        return _opened[key]
+        found = _opened.get(key)
+        if found is None or found[0] != address:
+            # What was opened before, as with a password that is no longer the right one, ends with its last use.
+            found = _opened[key] = address, open_database(address)
+        return found[1]
 
 
-def _open_with_django(connection: Any, **_: object) -> None:
-    """Now, for in the first transaction it would be too late: that one would keep Brant from making its tables."""
-    if connection.alias in _used_aliases and _has_file(connection):
+def _address(connection: Any) -> str:
+    if _has_file(connection):
+        return os.path.abspath(str(connection.settings_dict["NAME"]))
+    if connection.vendor == "postgresql":
+        try:
+            import psycopg
+        except ImportError as error:
+            raise ImproperlyConfigured("jobs on Postgres need psycopg 3: pip install 'brant[postgres]'") from error
+        # Django's own settings for the connection are among those of libpq.
+        of_libpq = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+        given = {name: value for name, value in connection.get_connection_params().items() if name in of_libpq}
+        return f"postgresql:///?{urlencode(given, quote_via=quote)}"
+    name = connection.settings_dict["NAME"]
+    raise ImproperlyConfigured(
+        f"Brant keeps jobs in an SQLite file or on Postgres, and the database {connection.alias!r} is neither: {name}"
+    )
+
+
+def _at_a_connection(connection: Any, **_: object) -> None:
+    if connection.alias == NO_DB_ALIAS:
+        _leave_servers()
+    elif connection.alias in _used_aliases and _has_file(connection):
+        # Now, for in the first transaction it would be too late: that one would keep Brant from making its tables.
         database(connection.alias)
 
 
-connection_created.connect(_open_with_django)
+connection_created.connect(_at_a_connection)
+
+
+def _leave_servers() -> None:
+    """Django is about to make, copy or drop a database, as for tests, which it can't while anybody is connected."""
+    with _opening:
+        here = [(key, db) for key, (_, db) in _opened.items() if key[0] == os.getpid()]
+        for key, db in here:
+            if db.schema is not None:
+                del _opened[key]
+                db.close()
 
 
 def _has_file(connection: Any) -> bool:
@@ -153,7 +184,7 @@ class BrantBackend(BaseTaskBackend):  # type: ignore[misc, unused-ignore]
         connection = connections[self._alias_of_database]
         job_id = self.db.queue(task.queue_name).enqueue(
             call_payload(task.module_path, tuple(args), dict(kwargs)),
-            tx=connection if connection.in_atomic_block else None,
+            tx=connection if connection.in_atomic_block or self.db.schema is not None else None,
             run_at=task.run_after,
             priority=task.priority,
             expires=self._task_options.get("expires_s"),
