@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import Token
 from types import TracebackType
 
@@ -27,9 +27,10 @@ from brant.storage import inside
 from brant.storage.base import Storage
 from brant.storage.session import Session
 from brant.storage.sqlite.adopt import begins_by_itself, sqlite_connection
-from brant.storage.sqlite.connection import SqliteSession, connect, text_of_any_bytes, translated
+from brant.storage.sqlite.connection import SqliteSession, connect, translated
 from brant.storage.sqlite.log import Log
 from brant.storage.sqlite.opening import file_of, open_file, same_file
+from brant.storage.sqlite.readers import Readers
 from brant.storage.sqlite.schema import prepare, retire_old_layout
 from brant.storage.sqlite.wake import FileWatch
 from brant.storage.subscription import Subscription
@@ -79,11 +80,8 @@ class SqliteStorage(Storage):
         self._slot_owner: int | None = None
         self._slot_block: WriteTransaction | None = None
         self._changes_before = 0
-        self._idle_readers: list[SqliteSession] = []
-        self._idle_readers_lock = threading.Lock()
-        self._readers_lent = 0
         self._idle_at_fork = False
-        self._reader_slots = threading.BoundedSemaphore(max_readers)
+        self._readers = Readers(self._connect_reader, clock, max_readers)
         self._watch = FileWatch(self.target, self._connect_reader, mode=watcher, poll_s=poll_s)
         self._next_file_check = 0.0
         _open_storages.add(self)
@@ -230,51 +228,18 @@ class SqliteStorage(Storage):
     @contextmanager
     def reading(self) -> Iterator[Session]:
         self.require_open()
-        with self._reader_slots:
-            session = self._borrow_reader()
-            try:
-                yield session
-            except StorageError:
-                self._watch.check_file()  # what has taken the place of the file lacks the tables, or worse
-                raise
-            finally:
-                self._give_back(session)
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Session]:
-        self.require_open()
-        with self._idle_readers_lock:
-            self._readers_lent += 1  # not one of the pool, but in the way of a fork just as well
+        session = self._readers.borrow()
         try:
-            # A connection of its own: it may be kept for long, while the others are needed.
-            with closing(self._connect_reader()) as connection:
-                connection.text_factory = text_of_any_bytes
-                connection.execute("BEGIN")
-                yield SqliteSession(connection, self.clock)
-        finally:
-            with self._idle_readers_lock:
-                self._readers_lent -= 1
-
-    def _borrow_reader(self) -> SqliteSession:
-        with self._idle_readers_lock:
-            self._readers_lent += 1
-            if self._idle_readers:
-                return self._idle_readers.pop()
-        try:
-            return SqliteSession(self._connect_reader(), self.clock)
-        except BaseException:
-            self._readers_lent -= 1
+            yield session
+        except StorageError:
+            self._watch.check_file()  # what has taken the place of the file lacks the tables, or worse
             raise
+        finally:
+            self._readers.give_back(session)
 
-    def _give_back(self, session: SqliteSession) -> None:
-        if session.connection.in_transaction:
-            session.connection.rollback()  # a BEGIN of the user's own would keep its snapshot for ever
-        with self._idle_readers_lock:
-            self._readers_lent -= 1
-            if self.unusable is None:
-                self._idle_readers.append(session)
-                return
-        session.connection.close()
+    def snapshot(self) -> AbstractContextManager[Session]:
+        self.require_open()
+        return self._readers.snapshot()
 
     def _connect_reader(self) -> sqlite3.Connection:
         # Opening what has taken the place of the file would mix its pages with the log of the old one.
@@ -340,12 +305,9 @@ class SqliteStorage(Storage):
         if self.in_transaction():
             raise TransactionError("close() inside a transaction: leave its block first")
         with self._slot:
-            with self._idle_readers_lock:
-                self.unusable = "Database is closed"
+            self.unusable = "Database is closed"
             self._watch.close(DatabaseClosed("Database is closed: its watcher has ended"))
-            # Readers that are at work close when they are given back.
-            for session in self._idle_readers:
-                session.connection.close()
+            self._readers.close()
             self._writer.close()
 
     def disown(self) -> None:
@@ -354,12 +316,8 @@ class SqliteStorage(Storage):
             return
         self.unusable = "this Database was opened in another process, before a fork; open it anew in this one"
         # Where a thread that the child has not got was at work, its locks are never released.
-        self._idle_at_fork = (
-            self._slot.acquire(blocking=False)
-            and self._idle_readers_lock.acquire(blocking=False)
-            and not self._readers_lent
-        )
-        self._idle_readers_lock = threading.Lock()
+        readers_were_idle = self._readers.disown()
+        self._idle_at_fork = self._slot.acquire(blocking=False) and readers_were_idle
         _inherited.append(self)
 
     def let_go(self) -> None:
@@ -377,8 +335,7 @@ class SqliteStorage(Storage):
                 f"{self.target} was in use when this process was forked, and can't be opened safely in it: "
                 "open databases after the fork, or start processes by spawn"
             )
-        for session in self._idle_readers:
-            session.connection.close()
+        self._readers.close()
         self._writer.close()
         _inherited.remove(self)
 
