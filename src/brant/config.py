@@ -61,8 +61,9 @@ class Settings:
             credentials = quote(user, "") + (f":{quote(secret, '')}" if secret else "")
             target = f"postgresql://{credentials}@{host}:{port}/{quote(self._text('BACKEND_DATABASE', 'brant'), '')}"
         if not is_address(target):
+            shown = without_password(target)[:40]
             raise InvalidValue(
-                f"{self._variable('BACKEND_TARGET')} must be postgresql://user@host/database, not {target[:40]!r}"
+                f"{self._variable('BACKEND_TARGET')} must be postgresql://user@host/database, not {shown!r}"
             )
         return _with_schema(target, self.backend_schema)
 
@@ -124,8 +125,8 @@ def is_address(target: str) -> bool:
 
 
 def without_password(target: str) -> str:
-    """An address as it may be shown; the path of a file as it is."""
-    if not is_address(target):
+    """An address as it may be shown, also one of a kind that is not known; the path of a file as it is."""
+    if "://" not in target or target.startswith("file:"):
         return target
     from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -175,9 +176,11 @@ def resolve(
 ) -> Target:
     """The database that these arguments, the project and the environment name."""
     settings = settings or Settings()
-    start = os.path.abspath(directory or os.getcwd())
+    if file is not None and (is_address(file) or (os.path.isabs(file) and directory is None)):
+        return Target(file, "-f")
+    start = os.path.abspath(directory or _current_directory())
     if file is not None:
-        return Target(file, "-f") if is_address(file) else _named(file, directory, start)
+        return _named(file, directory, start)
     if settings.project_scope:
         return _project(start, settings)
     if _is_server_backend(settings.backend, settings.sources.get("backend", "")):
@@ -189,6 +192,13 @@ def resolve(
         variable = settings.sources["default_db_location"]
         raise InvalidValue(f"{variable} must be an absolute path, not {settings.default_db_location!r}")
     return Target(os.path.join(start, settings.default_db_name), "-d" if directory else "the current directory")
+
+
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise StorageError("the current directory was deleted; change to another one, or name one by -d") from None
 
 
 def _named(file: str, directory: str | None, start: str) -> Target:
@@ -235,7 +245,7 @@ def _from_project_file(path: str) -> Target:
     try:
         with open(path, "rb") as file:
             content = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # no TOML, or no text at all
         raise InvalidValue(f"{path} can't be read: {error}") from error
     if content.get("version", 1) != 1:
         raise InvalidValue(f"{path}: version must be 1, not {content['version']!r}")

@@ -244,7 +244,28 @@ def test_a_backup_needs_a_directory_that_is_there(brant_command: Run, tmp_path: 
     assert not (tmp_path / "missing").exists()
 
 
+def test_a_backup_that_does_not_fit_leaves_no_file(brant_command: Run, store: brant.Database, tmp_path: Path) -> None:
+    store.queue("q").write_many(["x" * 1000] * 200)
+    # A limit of the shell for the files that its commands write: the disk is full for this one.
+    limited = ["sh", "-c", f"ulimit -f 64; exec {COMMAND} backup copy.db"]
+    done = subprocess.run(limited, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("brant: error: ")
+    assert not (tmp_path / "copy.db").exists()
+    assert brant_command("backup", "copy.db").returncode == 0
+
+
+def test_a_backup_needs_a_name(brant_command: Run) -> None:
+    refused = brant_command("backup", "")
+    assert (refused.returncode, refused.stderr) == (1, "brant: error: name the file to copy to\n")
+
+
 # bench
+
+
+def test_bench_beside_a_file_in_a_folder_that_is_not_there_yet(brant_command: Run, tmp_path: Path) -> None:
+    assert brant_command("-f", tmp_path / "new" / "er" / "x.db", "bench", "-n", "1").returncode == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_bench_measures_and_leaves_nothing_behind(brant_command: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import brant
-from tests.cli.conftest import Run
+from tests.cli.conftest import COMMAND, Run
 from tests.servers import Server
 
 
@@ -105,3 +105,27 @@ def test_a_wrong_address_is_one_line_of_error(brant_command: Run, words: tuple[s
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert why in done.stderr
+
+
+def test_a_command_that_is_run_for_a_job_finds_the_server(brant_command: Run, address: str) -> None:
+    assert brant_command("-f", address, "write", "q", "first").returncode == 0
+    script = f'{COMMAND} -f "$BRANT_DATABASE" write next "$(cat)"'
+    done = brant_command("-f", address, "run", "q", "--drain", "--", "sh", "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert brant_command("-f", address, "read", "next").stdout == "first\n"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"BRANT_BACKEND_TARGET": "postgresql://u:sekret@127.0.0.1:1/x"},
+        {"BRANT_BACKEND_HOST": "127.0.0.1", "BRANT_BACKEND_PORT": "1", "BRANT_BACKEND_PASSWORD": "sekret"},
+        {"BRANT_BACKEND_TARGET": "postgresql+psycopg://u:sekret@h/x"},
+    ],
+)
+@pytest.mark.parametrize("command", ["list", "bench", "config"])
+def test_no_command_shows_a_password(brant_command: Run, command: str, environment: dict[str, str]) -> None:
+    done = brant_command(command, BRANT_BACKEND="postgres", **environment)
+    assert "sekret" not in done.stdout + done.stderr
+    if command == "bench":
+        assert done.returncode == 1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import brant
-from tests.cli.conftest import Run
+from tests.cli.conftest import COMMAND, Run, clean_environment
 
 SCOPE = {"BRANT_PROJECT_SCOPE": "1"}
 
@@ -217,3 +219,46 @@ def test_a_project_file_that_can_not_be_used_is_named(
     (tmp_path / ".brant.toml").write_text(content)
     assert_refused(brant_command, f"{tmp_path / '.brant.toml'}", **SCOPE)
     assert_refused(brant_command, why, **SCOPE)
+
+
+# Odd places
+
+
+@pytest.mark.parametrize("option", ["-d", "-f"])
+def test_a_path_may_hold_bytes_that_are_no_text(brant_command: Run, tmp_path: Path, option: str) -> None:
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    words = (option, folder if option == "-d" else folder / os.fsdecode(b"x\xff.db"))
+    assert brant_command(*words, "write", "q", "hello").returncode == 0
+    assert brant_command(*words, "read", "q").stdout == "hello\n"
+
+
+@pytest.mark.parametrize("option", ["-d", "-f"])
+def test_a_working_directory_that_was_deleted_does_not_matter_to_absolute_paths(
+    brant_command: Run, tmp_path: Path, option: str
+) -> None:
+    words = (option, str(tmp_path if option == "-d" else tmp_path / "x.db"))
+    (tmp_path / "gone").mkdir()
+    command = f"cd gone && rmdir ../gone && {COMMAND} {' '.join(words)} write q hello"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert brant_command(*words, "read", "q").stdout == "hello\n"
+
+
+def test_in_a_working_directory_that_was_deleted_nothing_is_found(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    command = f"cd gone && rmdir ../gone && {COMMAND} list"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "brant: error: the current directory was deleted; change to another one, or name one by -d\n",
+    )
+
+
+def test_a_project_file_that_is_no_text_is_named(brant_command: Run, tmp_path: Path) -> None:
+    (tmp_path / ".brant.toml").write_bytes(b'target = "\xff"')
+    assert_refused(brant_command, f"{tmp_path / '.brant.toml'} can't be read: ", **SCOPE)

@@ -27,10 +27,11 @@ def _arguments(parser: ArgumentParser) -> None:
 def _bench(context: Context, options: Namespace) -> int:
     import tempfile
 
-    # Beside the database that would be used: the disk is what is measured.
-    folder = os.path.dirname(context.target().path)
+    target = context.target()
+    if target.is_server:
+        raise brant.InvalidValue("bench measures the disk under a file; name one by -f, or a folder by -d")
     with (
-        tempfile.TemporaryDirectory(dir=folder, prefix=".brant-bench-") as place,
+        tempfile.TemporaryDirectory(dir=_folder_beside(target.path), prefix=".brant-bench-") as place,
         brant.open(os.path.join(place, "bench.db"), synchronous=context.settings.sync_mode) as db,
     ):
         rates = _rates(db.queue("bench"), db.stream("bench"), options.count)
@@ -41,6 +42,14 @@ def _bench(context: Context, options: Namespace) -> int:
 
     table([[work, f"{rate:,}"] for work, rate in rates.items()], ["work", "a second"])
     return DONE
+
+
+def _folder_beside(path: str) -> str:
+    """On the disk of the database that would be used, whose own folder may not be there yet."""
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _rates(queue: brant.Queue, stream: brant.Stream, times: int) -> dict[str, int]:

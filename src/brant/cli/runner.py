@@ -177,7 +177,7 @@ class _Runner:
             "BRANT_QUEUE": job.queue_name,
             "BRANT_ATTEMPT": str(job.attempts),
             "BRANT_MAX_ATTEMPTS": str(job.max_attempts),
-            "BRANT_DATABASE": os.path.abspath(self._queue.db.path),
+            "BRANT_DATABASE": self._database(),
         }
         try:
             child = Child(self._command, job.text, os.environ | environment)
@@ -185,6 +185,11 @@ class _Runner:
             self._retry(job, f"the command could not be started: {error}")
             return
         self._running.append(_Running(job, child, self._options.lease))
+
+    def _database(self) -> str:
+        """For -f of a command in it; an address with its password, since it could not be opened without."""
+        target = self._context.target()
+        return target.path if target.is_server else os.path.abspath(self._queue.db.path)
 
     def _settle_ended(self) -> None:
         for running in list(self._running):

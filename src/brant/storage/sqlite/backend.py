@@ -67,7 +67,7 @@ class SqliteStorage(Storage):
         self._writer = open_file(path, busy_timeout_ms=busy_timeout_ms, synchronous=synchronous, create=create)
         self._write_session = SqliteSession(self._writer, clock)
         try:
-            self.target = self._writer.execute("PRAGMA database_list").fetchone()[2]
+            self.target = os.fsdecode(self._write_session.value("file_of_database", {}))
             if not self.target:
                 raise InvalidValue(f"{path!r} names no file; ':memory:' gives a private temporary one")
             prepare(self._write_session)
@@ -192,7 +192,7 @@ class SqliteStorage(Storage):
         found = sqlite_connection(connection)
         try:
             session = SqliteSession(found, self.clock, guarded=True)
-            path = session.query("PRAGMA database_list")[0]["file"]
+            path = os.fsdecode(session.value("file_of_database", {}))
         except BrantError as error:
             raise TransactionError(f"the connection passed as tx= can't be used: {error}") from error
         if not same_file(path, self.target):

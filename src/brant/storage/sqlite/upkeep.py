@@ -19,18 +19,28 @@ def compact(connection: sqlite3.Connection) -> None:
 
 def copy(connection: sqlite3.Connection, destination: str) -> None:
     """A consistent copy of the file, while others go on writing."""
+    if not destination:
+        raise StorageError("name the file to copy to")
     if Path(destination).exists():
         raise StorageError(f"{destination} exists already; name a new file")
     try:
-        target = sqlite3.connect(destination, isolation_level=None)
-        try:
-            target.execute("PRAGMA schema_version")
-            Path(destination).chmod(0o600)
-            connection.backup(target)
-        finally:
-            target.close()
-    except sqlite3.Error as error:
-        raise translated(error) from error
+        _copy(connection, destination)
+    except BaseException as error:
+        # Half of it would look like a backup.
+        Path(destination).unlink(missing_ok=True)
+        if isinstance(error, sqlite3.Error):
+            raise translated(error) from error
+        raise
+
+
+def _copy(connection: sqlite3.Connection, destination: str) -> None:
+    target = sqlite3.connect(destination, isolation_level=None)
+    try:
+        target.execute("PRAGMA schema_version")
+        Path(destination).chmod(0o600)
+        connection.backup(target)
+    finally:
+        target.close()
 
 
 def remove(path: str) -> bool:

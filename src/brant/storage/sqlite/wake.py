@@ -49,7 +49,7 @@ class FileWatch:
         self.subscribers = Subscribers()
         self.degraded: str | None = None  # why inotify is not in use, or the last error of the connection
         self.failure: str | None = None  # the error that keeps the watcher from looking, until it works again
-        self._path = os.path.join(os.getcwd(), path)
+        self._path = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
         self._wal = os.path.realpath(self._path) + "-wal"
         self._known: dict[str, tuple[int, int]] = {}
         self.check_file()
