@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import brant
+from brant.errors import DatabaseReplaced
 from brant.testing import FakeClock
 from tests.looping import Warnings, run, until
+from tests.plainly import refusing
 from tests.waiting import PATIENCE_S, line_of, python, write_lock_held
 
 pytestmark = pytest.mark.both_backends
@@ -290,6 +292,40 @@ def test_another_s_long_write_does_not_end_it(path: Path) -> None:
     clock, warnings = FakeClock(), Warnings("brant.scheduler")
     with brant.open(path, clock=clock, busy_timeout_ms=0) as db:
         run(test(db, clock))
+
+
+@pytest.mark.parametrize(
+    ("event", "table", "due"), [("BEFORE INSERT", "_honker_live", True), ("BEFORE UPDATE", "_honker_locks", False)]
+)
+def test_a_write_that_is_refused_does_not_end_it(
+    timed: brant.Database, clock: FakeClock, event: str, table: str, due: bool
+) -> None:
+    async def test() -> None:
+        scheduler, warnings = timed.scheduler(), Warnings("brant.scheduler")
+        scheduler.heartbeat_interval = 0.01
+        scheduler.add(name="n", queue="q", schedule=brant.every_s(10))
+        async with _leading(scheduler):
+            with refusing(timed, event, table, "no room"):
+                clock.advance(10 if due else 0)
+                assert await asyncio.to_thread(warnings.heard.wait, PATIENCE_S)
+            clock.advance(0 if due else 10)
+            await until(timed, lambda: _count(timed) == 1)
+
+    run(test())
+
+
+@pytest.mark.files_only("a server's database can't be moved away")
+def test_a_file_that_was_replaced_ends_it(db: brant.Database, path: Path) -> None:
+    async def test() -> None:
+        scheduler = db.scheduler()
+        scheduler.add(name="n", queue="q", schedule=brant.every_s(3600))
+        running = asyncio.create_task(scheduler.run())
+        await until(db, lambda: _lock(db) is not None)
+        path.rename(path.with_name("moved.db"))
+        with pytest.raises(DatabaseReplaced):
+            await running
+
+    run(test())
 
 
 @pytest.mark.guarantee("G13")
