@@ -354,8 +354,9 @@ def test_a_file_that_was_replaced_ends_the_worker(db: brant.Database, path: Path
         worker = asyncio.create_task(outbox.run_worker())
         await until(db, lambda: not outbox.queue.exists())
         path.rename(path.with_name("moved.db"))
+        await asyncio.wait({worker})
         with pytest.raises(DatabaseReplaced):
-            await worker
+            worker.result()
 
     run(test())
 

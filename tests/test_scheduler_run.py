@@ -322,8 +322,9 @@ def test_a_file_that_was_replaced_ends_it(db: brant.Database, path: Path) -> Non
         running = asyncio.create_task(scheduler.run())
         await until(db, lambda: _lock(db) is not None)
         path.rename(path.with_name("moved.db"))
+        await asyncio.wait({running})
         with pytest.raises(DatabaseReplaced):
-            await running
+            running.result()
 
     run(test())
 

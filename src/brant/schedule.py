@@ -201,8 +201,9 @@ class Scheduler:
                 woken = asyncio.create_task(pause)
                 await asyncio.wait({woken, stopped, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
                 woken.cancel()
-                if heartbeat.done():
-                    heartbeat.result()
+                for ended in (woken, heartbeat):
+                    if ended.done():
+                        ended.result()
         finally:
             stopped.cancel()
             subscription.close()
