@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 
 import brant
 from brant.errors import DatabaseReplaced
-from brant.testing import FakeClock
+from brant.testing import FakeClock, pending_payloads
 from tests.looping import Warnings, run, until
-from tests.plainly import refusing
+from tests.plainly import note_transactions, refusing
+from tests.servers import Server
 from tests.waiting import PATIENCE_S, line_of, python, write_lock_held
 
 pytestmark = pytest.mark.both_backends
@@ -312,6 +314,31 @@ def test_a_write_that_is_refused_does_not_end_it(
             await until(timed, lambda: _count(timed) == 1)
 
     run(test())
+
+
+def test_a_schedule_that_somebody_is_changing_is_waited_for_with_pauses(
+    postgres_server: Server, clock: FakeClock
+) -> None:
+    """In a file nobody else could write meanwhile."""
+
+    async def test(db: brant.Database, elsewhere: brant.Database) -> None:
+        db.scheduler().add(name="n", queue="q", schedule=brant.every_s(10))
+        async with _leading(db.scheduler()):
+            with elsewhere.transaction() as tx:
+                elsewhere.scheduler().update("n", payload="new", tx=tx)
+                begun, since = note_transactions(db), time.monotonic()
+                clock.advance(10)
+                await until(db, lambda: len(begun) >= 6)
+                assert time.monotonic() - since > 0.4, "between six tries there are five pauses"
+            await until(db, lambda: _count(db) == 1)
+        assert pending_payloads(db.queue("q")) == ["new"]
+
+    with (
+        postgres_server.database() as address,
+        brant.open(address, clock=clock) as db,
+        brant.open(address, clock=clock) as elsewhere,
+    ):
+        run(test(db, elsewhere))
 
 
 @pytest.mark.files_only("a server's database can't be moved away")

@@ -23,6 +23,8 @@ _SAFETY_POLL_S = 5.0
 _SHORT_LOCK_S = 24.0
 # After the database refused: somebody else writes, the disk is full, the connection was lost.
 _TROUBLE_PAUSE_S = 1.0
+# While somebody's transaction has locked what is due.
+_LOCKED_PAUSE_S = 0.1
 
 
 class _Unset:
@@ -194,9 +196,10 @@ class Scheduler:
             while not stop.is_set():
                 pause: Coroutine[Any, Any, object]
                 try:
-                    pause = subscription.wait_async(await asyncio.to_thread(self._step))
+                    wait_s = await asyncio.to_thread(self._step)
+                    # Deaf to commits where it is in vain: each, its own as well, would have it try again at once.
+                    pause = asyncio.sleep(_LOCKED_PAUSE_S) if wait_s is None else subscription.wait_async(wait_s)
                 except StorageError as error:
-                    # Deaf to commits: each of others would have it try again, and complain again.
                     pause = asyncio.sleep(_trouble_pause(error))
                 woken = asyncio.create_task(pause)
                 await asyncio.wait({woken, stopped, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
@@ -208,8 +211,8 @@ class Scheduler:
             stopped.cancel()
             subscription.close()
 
-    def _step(self) -> float:
-        """Fire what is due, if still the leader; gives the time until the next is due."""
+    def _step(self) -> float | None:
+        """Fire what is due, if still the leader; gives the time until the next is due, None if it is but is locked."""
         with self.db._storage.reading() as session:
             holder = session.lock_holder(self.lock_name)
             due = session.next_schedule_at()
@@ -220,8 +223,11 @@ class Scheduler:
                 # In the same transaction as the fires: a stalled leader that lost the lock fires nothing more.
                 if not session.renew_lock(self.lock_name, self._owner, self.lock_ttl):
                     raise _lost(self.lock_name)
-                session.tick(session.now())
+                ticked_at = session.now()
+                session.tick(ticked_at)
                 due = session.next_schedule_at()
+            if due and due <= ticked_at:
+                return None
         if not due:
             return _SAFETY_POLL_S
         return min(max(0.0, due - self.db._storage.clock.now()), _SAFETY_POLL_S)
