@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import brant
+from brant.errors import DatabaseReplaced
 from brant.testing import FakeClock
 from tests.looping import Warnings, run, until, working
+from tests.plainly import refusing
 from tests.waiting import PATIENCE_S, write_lock_held
 
 
@@ -253,6 +256,109 @@ def test_a_renewal_that_meets_another_s_long_write_is_tried_again(path: Path) ->
 
     with brant.open(path, clock=clock, busy_timeout_ms=0) as db:
         run(test(db))
+
+
+@pytest.mark.both_backends
+@pytest.mark.guarantee("G2")
+def test_a_claim_that_is_refused_does_not_end_the_worker(db: brant.Database) -> None:
+    delivered: list[object] = []
+    outbox, warnings = db.outbox("mail", delivered.append), Warnings("brant.outbox")
+    outbox.enqueue("one")
+
+    async def test() -> None:
+        with refusing(db, "BEFORE UPDATE OF state", "_honker_live", "no claims", "NEW.state = 'processing'"):
+            worker = asyncio.create_task(outbox.run_worker())
+            assert await asyncio.to_thread(warnings.heard.wait, PATIENCE_S)
+        await until(db, lambda: not outbox.queue.exists())
+        worker.cancel()
+
+    run(test())
+    assert delivered == ["one"]
+
+
+@pytest.mark.both_backends
+@pytest.mark.guarantee("G2")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_settling_that_is_refused_is_tried_again(db: brant.Database, fails: bool) -> None:
+    delivered: list[object] = []
+    refusal, warnings = ExitStack(), Warnings("brant.outbox")
+
+    def delivery(payload: object) -> None:
+        delivered.append(payload)
+        if len(delivered) == 1:
+            event, when = ("BEFORE UPDATE OF state", "NEW.state = 'pending'") if fails else ("BEFORE DELETE", "1 = 1")
+            refusal.enter_context(refusing(db, event, "_honker_live", "no room", when))
+            if fails:
+                raise brant.Retryable("again", delay_s=0)
+
+    outbox = db.outbox("mail", delivery)
+    outbox.enqueue("one")
+    outbox.enqueue("two")
+
+    async def test() -> None:
+        async with working(outbox):
+            assert await asyncio.to_thread(warnings.heard.wait, PATIENCE_S)
+            await asyncio.to_thread(refusal.close)
+            await until(db, lambda: not outbox.queue.exists())
+
+    run(test())
+    assert sorted(map(str, delivered)) == (["one", "one", "two"] if fails else ["one", "two"])
+
+
+@pytest.mark.both_backends
+@pytest.mark.guarantee("G4")
+def test_a_renewal_that_is_refused_is_tried_again(timed: brant.Database, clock: FakeClock) -> None:
+    release, warnings = threading.Event(), Warnings("brant.outbox")
+    outbox = timed.outbox("mail", lambda _: release.wait(PATIENCE_S), visibility_timeout_s=0.3)
+    outbox.enqueue(1)
+
+    async def test() -> None:
+        async with working(outbox):
+            await until(timed, lambda: _row(timed)["state"] == "processing")
+            with refusing(timed, "BEFORE UPDATE OF claim_expires_at", "_honker_live", "no room"):
+                assert await asyncio.to_thread(warnings.heard.wait, PATIENCE_S)
+            clock.advance(0.2)
+            await until(timed, lambda: _row(timed)["claim_expires_at"] == clock.now() + 0.3)
+            release.set()
+            await until(timed, lambda: not outbox.queue.exists())
+
+    run(test())
+
+
+@pytest.mark.both_backends
+def test_a_worker_can_be_stopped_while_writes_are_refused(db: brant.Database) -> None:
+    started = asyncio.Event()
+
+    async def endless(payload: object) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def test() -> None:
+        outbox = db.outbox("mail", endless)
+        outbox.enqueue(1)
+        worker = asyncio.create_task(outbox.run_worker())
+        await started.wait()
+        with refusing(db, "BEFORE UPDATE OF state", "_honker_live", "no room"):
+            worker.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await worker
+        assert _row(db)["state"] == "processing"  # until its lease ends
+
+    run(test())
+
+
+def test_a_file_that_was_replaced_ends_the_worker(db: brant.Database, path: Path) -> None:
+    async def test() -> None:
+        outbox = db.outbox("mail", lambda _: None)
+        outbox.enqueue(1)
+        worker = asyncio.create_task(outbox.run_worker())
+        await until(db, lambda: not outbox.queue.exists())
+        path.rename(path.with_name("moved.db"))
+        await asyncio.wait({worker})
+        with pytest.raises(DatabaseReplaced):
+            worker.result()
+
+    run(test())
 
 
 def test_a_delivery_that_is_cut_off_is_due_again_at_once(timed: brant.Database) -> None:

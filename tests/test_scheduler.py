@@ -143,6 +143,39 @@ def test_an_interval_keeps_its_step_while_all_fires_are_made_up_for(
     assert _only(scheduler).next_fire_at == START + 40
 
 
+@pytest.mark.parametrize("hours", [10, 63, 64, 65, 100, 10_000])
+@pytest.mark.parametrize(
+    ("missed", "late", "fires"),
+    [("one", 0, True), ("one", 1800, True), ("skip", 60, True), ("skip", 1800, False)],
+)
+def test_an_interval_keeps_its_step_over_any_absence(
+    scheduler: brant.Scheduler, clock: FakeClock, missed: Literal["one", "skip"], hours: int, late: int, fires: bool
+) -> None:
+    scheduler.add(name="n", queue="q", schedule=brant.every("1h"), missed=missed)
+    clock.advance(hours * 3600 + late)
+    assert _fired(scheduler) == ([START + hours * 3600] if fires else [])
+    assert _only(scheduler).next_fire_at == START + (hours + 1) * 3600
+
+
+def test_an_interval_keeps_its_step_where_not_all_fires_are_made_up_for(
+    scheduler: brant.Scheduler, clock: FakeClock
+) -> None:
+    scheduler.add(name="n", queue="q", schedule=brant.every("1h"))
+    clock.advance(100 * 3600 + 1800)
+    assert _fired(scheduler) == [START + number * 3600 for number in range(1, 65)]
+    assert _only(scheduler).next_fire_at == START + 101 * 3600
+
+
+@pytest.mark.parametrize("hours", [10, 64, 65, 100, 10_000])
+def test_an_interval_keeps_its_step_over_any_pause(scheduler: brant.Scheduler, clock: FakeClock, hours: int) -> None:
+    scheduler.add(name="n", queue="q", schedule=brant.every("1h"))
+    scheduler.pause("n")
+    clock.advance(hours * 3600 + 1800)
+    scheduler.resume("n")
+    assert _fired(scheduler) == [START + hours * 3600]
+    assert _only(scheduler).next_fire_at == START + (hours + 1) * 3600
+
+
 @pytest.mark.guarantee("G13")
 def test_re_adding_unchanged_keeps_the_next_fire(path: Path, clock: FakeClock) -> None:
     for restart in range(4):

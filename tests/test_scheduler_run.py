@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 import brant
-from brant.testing import FakeClock
+from brant.errors import DatabaseReplaced
+from brant.testing import FakeClock, pending_payloads
 from tests.looping import Warnings, run, until
+from tests.plainly import note_transactions, refusing
+from tests.servers import Server
 from tests.waiting import PATIENCE_S, line_of, python, write_lock_held
 
 pytestmark = pytest.mark.both_backends
@@ -290,6 +294,66 @@ def test_another_s_long_write_does_not_end_it(path: Path) -> None:
     clock, warnings = FakeClock(), Warnings("brant.scheduler")
     with brant.open(path, clock=clock, busy_timeout_ms=0) as db:
         run(test(db, clock))
+
+
+@pytest.mark.parametrize(
+    ("event", "table", "due"), [("BEFORE INSERT", "_honker_live", True), ("BEFORE UPDATE", "_honker_locks", False)]
+)
+def test_a_write_that_is_refused_does_not_end_it(
+    timed: brant.Database, clock: FakeClock, event: str, table: str, due: bool
+) -> None:
+    async def test() -> None:
+        scheduler, warnings = timed.scheduler(), Warnings("brant.scheduler")
+        scheduler.heartbeat_interval = 0.01
+        scheduler.add(name="n", queue="q", schedule=brant.every_s(10))
+        async with _leading(scheduler):
+            with refusing(timed, event, table, "no room"):
+                clock.advance(10 if due else 0)
+                assert await asyncio.to_thread(warnings.heard.wait, PATIENCE_S)
+            clock.advance(0 if due else 10)
+            await until(timed, lambda: _count(timed) == 1)
+
+    run(test())
+
+
+def test_a_schedule_that_somebody_is_changing_is_waited_for_with_pauses(
+    postgres_server: Server, clock: FakeClock
+) -> None:
+    """In a file nobody else could write meanwhile."""
+
+    async def test(db: brant.Database, elsewhere: brant.Database) -> None:
+        db.scheduler().add(name="n", queue="q", schedule=brant.every_s(10))
+        async with _leading(db.scheduler()):
+            with elsewhere.transaction() as tx:
+                elsewhere.scheduler().update("n", payload="new", tx=tx)
+                begun, since = note_transactions(db), time.monotonic()
+                clock.advance(10)
+                await until(db, lambda: len(begun) >= 6)
+                assert time.monotonic() - since > 0.4, "between six tries there are five pauses"
+            await until(db, lambda: _count(db) == 1)
+        assert pending_payloads(db.queue("q")) == ["new"]
+
+    with (
+        postgres_server.database() as address,
+        brant.open(address, clock=clock) as db,
+        brant.open(address, clock=clock) as elsewhere,
+    ):
+        run(test(db, elsewhere))
+
+
+@pytest.mark.files_only("a server's database can't be moved away")
+def test_a_file_that_was_replaced_ends_it(db: brant.Database, path: Path) -> None:
+    async def test() -> None:
+        scheduler = db.scheduler()
+        scheduler.add(name="n", queue="q", schedule=brant.every_s(3600))
+        running = asyncio.create_task(scheduler.run())
+        await until(db, lambda: _lock(db) is not None)
+        path.rename(path.with_name("moved.db"))
+        await asyncio.wait({running})
+        with pytest.raises(DatabaseReplaced):
+            running.result()
+
+    run(test())
 
 
 @pytest.mark.guarantee("G13")

@@ -79,6 +79,24 @@ def test_a_tick_makes_up_for_no_more_than_64(sql: Sql) -> None:
     assert sql("honker_scheduler_soonest") == NOW + 60 * 101
 
 
+@pytest.mark.parametrize("missed", ["all", "one", "skip"])
+@pytest.mark.parametrize("expr", ["@every 60s", " @EVERY 1m"])
+def test_an_interval_keeps_its_step_over_any_absence(sql: Sql, connection: Plain, expr: str, missed: str) -> None:
+    register(sql, expr=expr)
+    connection.execute(f"UPDATE _brant_schedules SET missed = '{missed}'")
+    fires = json.loads(sql("honker_scheduler_tick", NOW + 60 * 100 + 45))
+    assert fires[-1]["fire_at"] == NOW + 60 * (64 if missed == "all" else 100)
+    assert sql("honker_scheduler_soonest") == NOW + 60 * 101
+
+
+def test_an_interval_keeps_its_step_over_any_pause(sql: Sql, clock: FakeClock) -> None:
+    register(sql)
+    sql("honker_scheduler_pause", "s")
+    clock.advance(60 * 100 + 45)
+    sql("honker_scheduler_resume", "s")
+    assert sql("honker_scheduler_soonest") == NOW + 60 * 100
+
+
 @pytest.mark.parametrize(
     ("arguments", "changed"),
     [

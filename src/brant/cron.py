@@ -52,6 +52,14 @@ class CronSchedule:
         """The first boundary strictly after the unix time `after`, as unix time."""
         return self._rule.next_after(math.floor(after))
 
+    def latest_fire(self, until: float, known: int) -> int:
+        """The last boundary until `until`; `known` is one that is not later, from which an interval counts."""
+        if isinstance(self._rule, Interval):
+            return self._rule.latest_until(math.floor(until), known)
+        moments = range(known, math.floor(until) + 1)
+        passed = bisect_left(moments, True, key=lambda moment: self.next_fire(moment) > until)
+        return self.next_fire(moments[passed - 1]) if passed else known
+
     def next_after(self, moment: datetime) -> datetime:
         """The first boundary strictly after `moment`, in the schedule's zone.
 

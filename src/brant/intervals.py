@@ -22,6 +22,9 @@ class Interval:
     def next_after(self, after: int) -> int:
         return after + self._seconds
 
+    def latest_until(self, until: int, known: int) -> int:
+        return known + (until - known) // self._seconds * self._seconds
+
 
 def is_interval(expr: str) -> bool:
     return expr.lower().startswith(EVERY)

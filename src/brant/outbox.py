@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from brant.arguments import seconds, whole
-from brant.errors import DatabaseBusy, Retryable
+from brant.errors import DatabaseReplaced, Retryable, StorageError
 from brant.job import Job
 from brant.outcomes import Cancel, Dead, Outcome, Retry, Snooze
 from brant.queue import Queue
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _LONGEST_BACKOFF_S = 3600.0
 _LONGEST_DELAY_S = 100 * 365 * 86_400
-# After another's write that took longer than the busy timeout.
-_BUSY_PAUSE_S = 1.0
+# After the database refused: somebody else writes, the disk is full, the connection was lost.
+_TROUBLE_PAUSE_S = 1.0
 _log = logging.getLogger("brant.outbox")
 _current: ContextVar[Job | None] = ContextVar("brant_outbox_job", default=None)
 
@@ -89,7 +89,7 @@ class Outbox:
             while True:
                 try:
                     job = await anext(claims)
-                except DatabaseBusy as error:
+                except StorageError as error:
                     await _pause(error)
                 else:
                     await self._deliver(job, thread)
@@ -156,7 +156,7 @@ class Outbox:
             except asyncio.CancelledError:
                 # Cut off for good, so the next worker may have it. A thread can't be: there the lease stays.
                 if _is_being_stopped():
-                    await asyncio.to_thread(job.retry, 0, "cut off: the worker was stopped during the delivery")
+                    await _give_back(job)
                 raise
         return outcome if isinstance(outcome, Outcome) else None
 
@@ -166,7 +166,9 @@ class Outbox:
             try:
                 if not await asyncio.to_thread(job.heartbeat):
                     return
-            except DatabaseBusy as error:
+            except StorageError as error:
+                if isinstance(error, DatabaseReplaced):
+                    raise
                 _log.warning("a lease could not be renewed, trying again: %s", error)
 
     def _checked(self, delay: object, attempt: int) -> float:
@@ -198,18 +200,30 @@ def _is_being_stopped() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+async def _give_back(job: Job) -> None:
+    try:
+        await asyncio.to_thread(job.retry, 0, "cut off: the worker was stopped during the delivery")
+    except StorageError as error:
+        # Not again and again, since the worker is to end: then it is due when its lease is over.
+        _log.warning("a delivery that was cut off could not be given back: %s", error)
+
+
 async def _settle(settle: Callable[[], bool]) -> None:
     while True:
         try:
+            # Again is safe where a commit was lost on its way: of a job that is no longer held it changes nothing.
             await asyncio.to_thread(settle)
             return
-        except DatabaseBusy as error:
+        except StorageError as error:
             await _pause(error)
 
 
-async def _pause(error: DatabaseBusy) -> None:
+async def _pause(error: StorageError) -> None:
+    """Whatever the database refuses may pass; only a file that is no longer there does not come back."""
+    if isinstance(error, DatabaseReplaced):
+        raise error
     _log.warning("trying again soon: %s", error)
-    await asyncio.sleep(_BUSY_PAUSE_S)
+    await asyncio.sleep(_TROUBLE_PAUSE_S)
 
 
 def _reason(error: BaseException) -> str:

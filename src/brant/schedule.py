@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from brant.arguments import decode_or_text, encode, label, queue_name, seconds, whole
 from brant.cron import CronSchedule
-from brant.errors import BrantError, DatabaseBusy, InvalidValue, LeadershipLost, LockHeld
+from brant.errors import BrantError, DatabaseReplaced, InvalidValue, LeadershipLost, LockHeld, StorageError
 from brant.storage.base import ScheduleRow
 from brant.storage.schedules import Fire
 from brant.transaction import writing
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 MissedFires = Literal["skip", "one", "all"]
 _SAFETY_POLL_S = 5.0
 _SHORT_LOCK_S = 24.0
-# After another's write that took longer than the busy timeout.
-_BUSY_PAUSE_S = 1.0
+# After the database refused: somebody else writes, the disk is full, the connection was lost.
+_TROUBLE_PAUSE_S = 1.0
+# While somebody's transaction has locked what is due.
+_LOCKED_PAUSE_S = 0.1
 
 
 class _Unset:
@@ -191,21 +194,25 @@ class Scheduler:
         stopped = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
+                pause: Coroutine[Any, Any, object]
                 try:
                     wait_s = await asyncio.to_thread(self._step)
-                except DatabaseBusy as error:
-                    wait_s = _busy_pause(error)
-                woken = asyncio.create_task(subscription.wait_async(wait_s))
+                    # Deaf to commits where it is in vain: each, its own as well, would have it try again at once.
+                    pause = asyncio.sleep(_LOCKED_PAUSE_S) if wait_s is None else subscription.wait_async(wait_s)
+                except StorageError as error:
+                    pause = asyncio.sleep(_trouble_pause(error))
+                woken = asyncio.create_task(pause)
                 await asyncio.wait({woken, stopped, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
                 woken.cancel()
-                if heartbeat.done():
-                    heartbeat.result()
+                for ended in (woken, heartbeat):
+                    if ended.done():
+                        ended.result()
         finally:
             stopped.cancel()
             subscription.close()
 
-    def _step(self) -> float:
-        """Fire what is due, if still the leader; gives the time until the next is due."""
+    def _step(self) -> float | None:
+        """Fire what is due, if still the leader; gives the time until the next is due, None if it is but is locked."""
         with self.db._storage.reading() as session:
             holder = session.lock_holder(self.lock_name)
             due = session.next_schedule_at()
@@ -216,8 +223,11 @@ class Scheduler:
                 # In the same transaction as the fires: a stalled leader that lost the lock fires nothing more.
                 if not session.renew_lock(self.lock_name, self._owner, self.lock_ttl):
                     raise _lost(self.lock_name)
-                session.tick(session.now())
+                ticked_at = session.now()
+                session.tick(ticked_at)
                 due = session.next_schedule_at()
+            if due and due <= ticked_at:
+                return None
         if not due:
             return _SAFETY_POLL_S
         return min(max(0.0, due - self.db._storage.clock.now()), _SAFETY_POLL_S)
@@ -230,9 +240,9 @@ class Scheduler:
                 if not await asyncio.to_thread(self._renew):
                     raise _lost(self.lock_name)
                 pause_s = self.heartbeat_interval
-            except DatabaseBusy as error:
+            except StorageError as error:
                 # Whether the lock was lost meanwhile is for the next try to find out.
-                pause_s = min(_busy_pause(error), self.heartbeat_interval)
+                pause_s = min(_trouble_pause(error), self.heartbeat_interval)
 
     def _lead(self) -> bool:
         with self.db._storage.transaction() as session:
@@ -254,11 +264,14 @@ class Scheduler:
         return [row._asdict() | {"enabled": bool(row.enabled)} for row in rows]
 
 
-def _busy_pause(error: DatabaseBusy) -> float:
+def _trouble_pause(error: StorageError) -> float:
+    """Whatever the database refuses may pass; only a file that is no longer there does not come back."""
+    if isinstance(error, DatabaseReplaced):
+        raise error
     import logging
 
     logging.getLogger("brant.scheduler").warning("trying again soon: %s", error)
-    return _BUSY_PAUSE_S
+    return _TROUBLE_PAUSE_S
 
 
 def _lost(lock_name: str) -> LeadershipLost:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import brant
-from brant.errors import InvalidValue
-from brant.inbox import Bridge, BridgeError, Origin, forget_bridged, name_node, node_name, origins
+from brant.errors import DatabaseReplaced, InvalidValue, StorageError
+from brant.inbox import Bridge, BridgeError, Origin, Trouble, forget_bridged, name_node, node_name, origins
 from brant.testing import drain_tasks
-from tests.inbox.nodes import LOCAL, SECRET, Node, node, node_of
+from tests.inbox.nodes import LOCAL, SECRET, Node, node, node_of, wait_for
 from tests.inbox.tiny import QUEUE
 from tests.looping import run, until
+from tests.plainly import refusing
+from tests.waiting import PATIENCE_S, in_thread
 
 
 @pytest.fixture
@@ -269,8 +274,6 @@ def test_a_request_that_is_replayed_publishes_nothing_twice(east: Node, west: No
 
 def test_a_bridge_runs_on_and_each_commit_goes_out(east: Node, west: Node) -> None:
     async def test() -> None:
-        import asyncio
-
         running = asyncio.create_task(east.bridge_to(west).run_async())
         for number in range(5):
             east.publish(number)
@@ -280,6 +283,65 @@ def test_a_bridge_runs_on_and_each_commit_goes_out(east: Node, west: Node) -> No
             await running
 
     run(test())
+
+
+def _until_troubled(db: brant.Database, bridge: Bridge, troubled: threading.Event, mend: Callable[[], None]) -> None:
+    """Run the bridge until something went wrong, mend it, and see that all has been sent then."""
+
+    async def test() -> None:
+        running = asyncio.create_task(bridge.run_async())
+        assert await asyncio.to_thread(troubled.wait, PATIENCE_S)
+        await asyncio.to_thread(mend)
+        await until(db, lambda: running.done() or all(each.lag == 0 for each in db.stream("orders").consumers()))
+        bridge.stop()
+        await running
+
+    run(test())
+
+
+@pytest.mark.both_backends
+def test_an_offset_that_can_not_be_saved_does_not_end_a_bridge(db: brant.Database, west: Node) -> None:
+    troubles: list[Trouble] = []
+    troubled = threading.Event()
+
+    def note(trouble: Trouble) -> None:
+        troubles.append(trouble)
+        troubled.set()
+
+    db.stream("orders").publish_many([1, 2])
+    bridge = Bridge(db, "orders", west.url, SECRET, name="b", on_trouble=note, **LOCAL)
+    with ExitStack() as refusal:
+        refusal.enter_context(refusing(db, "BEFORE UPDATE", "_honker_stream_consumers", "no room"))
+        _until_troubled(db, bridge, troubled, refusal.close)
+    assert [(trouble.reason, trouble.permanent) for trouble in troubles] == [("no room", False)]
+    assert west.payloads() == [1, 2]
+
+
+def test_a_connection_that_is_lost_while_a_bridge_looks_for_more_does_not_end_it(
+    east: Node, west: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    troubled = threading.Event()
+    head = brant.Stream.head
+
+    def lost_once(stream: brant.Stream) -> int:
+        if not troubled.is_set():
+            raise StorageError("the connection was lost")
+        return head(stream)
+
+    monkeypatch.setattr(brant.Stream, "head", lost_once)
+    east.publish(1)
+    bridge = east.bridge_to(west, on_trouble=lambda _: troubled.set())
+    _until_troubled(east.db, bridge, troubled, lambda: east.publish(2))
+    assert west.payloads() == [1, 2]
+
+
+def test_a_file_that_was_replaced_ends_a_bridge(tmp_path: Path, east: Node, west: Node) -> None:
+    running = in_thread(east.bridge_to(west).run)
+    east.publish(1)
+    wait_for(west.db, 1)
+    (tmp_path / "east.db").rename(tmp_path / "moved.db")
+    with pytest.raises(DatabaseReplaced):
+        running.result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 
 from brant.storage.base import ScheduleRow
 from brant.storage.jobs import JobVerbs
@@ -170,7 +169,8 @@ def _due_boundaries(schedule: ScheduleRow, now: float) -> tuple[list[int], int]:
     boundary = schedule.next_fire_at
     while boundary <= now:
         if len(due) == MAX_MISSED_FIRES:
-            return due, times.next_fire(now)
+            # Not the first after now: an interval goes on in its own step.
+            return due, times.next_fire(times.latest_fire(now, boundary))
         due.append(boundary)
         boundary = times.next_fire(boundary)
     return due, boundary
@@ -189,9 +189,7 @@ def _newest(schedule: ScheduleRow, boundaries: list[int], now: float) -> int:
     last = boundaries[-1]
     if len(boundaries) < MAX_MISSED_FIRES:
         return last
-    times = _times(schedule.cron_expr, schedule.tz)
-    passed = bisect_left(range(last, int(now) + 1), True, key=lambda moment: times.next_fire(moment) > now)
-    return times.next_fire(last + passed - 1) if passed else last
+    return _times(schedule.cron_expr, schedule.tz).latest_fire(now, last)
 
 
 def _times(expr: str, tz: str | None) -> CronSchedule:

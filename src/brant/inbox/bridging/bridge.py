@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from brant.arguments import label, whole
-from brant.errors import BrantError, DatabaseBusy, InvalidValue
+from brant.errors import BrantError, DatabaseReplaced, InvalidValue, StorageError
 from brant.inbox.bridging.lane import Lane
 from brant.inbox.bridging.tables import name_node, prepare
 from brant.inbox.outgoing.delivery import HttpDelivery
@@ -22,6 +22,7 @@ from brant.inbox.verification import safe_reason
 from brant.outcomes import Dead, Outcome, Retry, Snooze
 
 if TYPE_CHECKING:
+    from brant.channel import UpdateEvents
     from brant.database import Database
 
 __all__ = ["Bridge", "BridgeError", "Trouble"]
@@ -162,13 +163,11 @@ class Bridge:
             waker.start()
             failures = 0
             while not self._stopping.is_set():
-                trouble = self._stepped(lane, failures)
+                trouble = self._stepped(lane, commits, failures)
                 failures = 0 if trouble is None else failures + 1
                 if trouble is not None:
                     self._on_trouble(trouble)
                     self._stopping.wait(trouble.wait_s)
-                elif lane.offset >= lane.head():
-                    commits.wait(_SAFETY_POLL_S)
         except BaseException as error:
             if not self._stopping.is_set():
                 self._news.put(error)
@@ -177,14 +176,19 @@ class Bridge:
         self._stopping.wait()
         close()
 
-    def _stepped(self, lane: Lane, failures: int) -> Trouble | None:
+    def _stepped(self, lane: Lane, commits: UpdateEvents, failures: int) -> Trouble | None:
+        """Send the next events, and wait for more where these were all."""
         try:
             lane.step(self._delivery)
-        except (Outcome, DatabaseBusy) as error:
+            if lane.offset >= lane.head():
+                commits.wait(_SAFETY_POLL_S)
+        except DatabaseReplaced:
+            raise  # the only trouble of a database that does not pass
+        except (Outcome, StorageError) as error:
             return self._trouble(lane, error, failures)
         return None
 
-    def _trouble(self, lane: Lane, error: Outcome | DatabaseBusy, failures: int) -> Trouble:
+    def _trouble(self, lane: Lane, error: Outcome | StorageError, failures: int) -> Trouble:
         pause = min(_FIRST_PAUSE_S * 2.0 ** min(failures, 16), _LONGEST_PAUSE_S) * random.uniform(0.9, 1.1)
         match error:
             case Refused(reason=reason):

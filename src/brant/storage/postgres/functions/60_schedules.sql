@@ -51,7 +51,8 @@ DECLARE
 BEGIN
     WHILE boundary <= until LOOP
         IF cardinality(due) = 64 THEN
-            RETURN due || brant._brant_cron_next(expr, tz, until);
+            -- Not the first after `until`: an interval goes on in its own step.
+            RETURN due || brant._brant_cron_next(expr, tz, brant._brant_newest(expr, tz, due, until));
         END IF;
         due := due || boundary;
         boundary := brant._brant_cron_next(expr, tz, boundary);
@@ -67,9 +68,14 @@ DECLARE
     before bigint := due[cardinality(due)] - 1;
     behind bigint := until;
     middle bigint;
+    interval_s bigint;
 BEGIN
     IF cardinality(due) < 64 THEN
         RETURN due[cardinality(due)];
+    END IF;
+    IF lower(left(btrim(expr, E' \t\n\r\f\v'), 6)) = '@every' THEN
+        interval_s := brant._brant_cron_next(expr, tz, 0);
+        RETURN until - (until - due[cardinality(due)]) % interval_s;
     END IF;
     -- The first moment after which nothing comes any more until then.
     WHILE behind - before > 1 LOOP
