@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import brant
+from brant.errors import DatabaseClosed
 from brant.outcomes import Cancel, Dead, Retry, Snooze
 from brant.testing import FakeClock
 from brant.worker import WorkerEvent, current_task
+from tests.plainly import plain_connection
 from tests.waiting import PATIENCE_S, write_lock_held
-from tests.worker.observing import Heard, running
+from tests.worker.observing import Heard, running, start
 
 pytestmark = pytest.mark.both_backends
 
@@ -86,6 +90,53 @@ def test_a_foreign_write_lock_longer_than_the_busy_timeout_is_survived(path: Pat
             assert first.get(PATIENCE_S) == "settled all the same"
             assert second.get(PATIENCE_S) == "claimed all the same"
             assert len(crew.wait("start", 2)) == 2
+
+
+@contextmanager
+def jobs_unreadable(path: Path) -> Iterator[None]:
+    """As while a server is away: whoever reads the jobs fails."""
+    with plain_connection(path, autocommit=True) as other:
+        other.execute("ALTER TABLE _honker_live RENAME TO live_elsewhere")
+        try:
+            yield
+        finally:
+            other.execute("ALTER TABLE live_elsewhere RENAME TO _honker_live")
+
+
+def test_a_worker_whose_slots_are_full_survives_that_the_jobs_cant_be_read(db: brant.Database, path: Path) -> None:
+    q, begun, go = db.queue("q"), threading.Event(), threading.Event()
+
+    @q.task("long")
+    def takes_its_time() -> str:
+        begun.set()
+        go.wait(PATIENCE_S)
+        return "done"
+
+    first, second = takes_its_time(), takes_its_time()
+    with running(db, slots=1, grace_s=PATIENCE_S) as crew:
+        assert begun.wait(PATIENCE_S)
+        with jobs_unreadable(path):
+            crew.wait("trouble", 2)
+        go.set()
+        assert [call.get(PATIENCE_S) for call in (first, second)] == ["done", "done"]
+    assert not crew.heard.all("lost")
+
+
+def test_a_worker_whose_slots_are_full_ends_when_the_database_is_closed(path: Path) -> None:
+    db = brant.open(path)
+    begun = threading.Event()
+
+    @db.queue("q").task("long")
+    async def takes_its_time() -> None:
+        begun.set()
+        await asyncio.sleep(PATIENCE_S)
+
+    takes_its_time()
+    crew = start(db, slots=1)
+    assert begun.wait(PATIENCE_S)
+    db.close()
+    with pytest.raises(DatabaseClosed):
+        crew.ended.result(PATIENCE_S)
 
 
 def test_the_errors_of_all_attempts_are_kept(timed: brant.Database, clock: FakeClock) -> None:

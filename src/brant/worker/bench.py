@@ -184,6 +184,17 @@ class Bench:
             return
         self._presence_unsure = False
         self._next_presence_check = now + _PRESENCE_CHECK_S
+        try:
+            self._look_for_lost()
+        except (DatabaseClosed, DatabaseReplaced):
+            raise
+        except BrantError as error:
+            # Unknown is not lost. Counted from now: a server that is away may have been waited for.
+            self._trouble(f"nobody knows whether what runs was cancelled: {error}")
+            self._presence_unsure = True
+            self._next_presence_check = time.monotonic() + _PRESENCE_CHECK_S
+
+    def _look_for_lost(self) -> None:
         for execution in self._running:
             if not execution.is_held_in(self.queue.get_job(execution.job.id)):
                 execution.lose_from_elsewhere("the job was cancelled, or taken over")
