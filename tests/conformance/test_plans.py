@@ -86,6 +86,7 @@ INDEXES: dict[str, set[str]] = {
     "running_of_queue": {"_honker_live_processing_deadline"},
     "stream_head": {"_honker_stream_topic"},
     "take": {BY_ID, "_brant_live_ready"},
+    "times_failed": {BY_ID, "_brant_attempts_job"},
     "topics": {"_honker_stream_topic"},
     "unique_holder": {BY_ID},
     "wake_key_if_needed": {"_brant_limited_held_back"},

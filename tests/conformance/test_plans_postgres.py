@@ -38,6 +38,7 @@ HOT = [
     "release",
     "reschedule",
     "take",
+    "times_failed",
     "unique_holder",
 ]
 # Pages that a statement may touch: a few descents of an index, whatever is there.

@@ -14,6 +14,7 @@ import pytest
 import brant
 from brant.errors import DatabaseClosed
 from brant.outcomes import Cancel, Dead, Retry, Snooze
+from brant.tasks import envelope
 from brant.testing import FakeClock
 from brant.worker import WorkerEvent, current_task
 from tests.plainly import plain_connection
@@ -157,6 +158,49 @@ def test_the_errors_of_all_attempts_are_kept(timed: brant.Database, clock: FakeC
         crew.wait("dead")
     errors = [failed.error.partition("\n")[0] for failed in q.errors(answer.id)]
     assert errors == ["attempt 1", "attempt 2", "attempt 3"]
+
+
+def test_what_was_snoozed_or_given_back_makes_no_later_wait_longer(timed: brant.Database, clock: FakeClock) -> None:
+    q, begun = timed.queue("q"), threading.Event()
+
+    @q.task(retries=3, retry_delay_s=10, retry_backoff=2, retry_jitter=0)
+    async def waits_then_breaks() -> None:
+        attempt = current_task().attempt
+        if attempt in (1, 2, 5):
+            raise Snooze(0)
+        if attempt == 3:
+            begun.set()
+            await asyncio.sleep(PATIENCE_S)
+        raise ValueError(f"attempt {attempt}")
+
+    answer = waits_then_breaks()
+    with running(timed):
+        assert begun.wait(PATIENCE_S)
+    with running(timed) as crew:
+        for failures in (1, 2):
+            crew.wait("retry", failures)
+            row = q.get_job(answer.id)
+            assert row is not None
+            assert row["run_at"] == clock.now() + 10 * failures
+            clock.advance(10 * failures)
+        crew.wait("dead")
+    assert [failed.attempt for failed in q.errors(answer.id)] == [4, 6, 7]
+
+
+def test_waits_grow_also_for_a_job_that_may_be_tried_more_often_than_others(
+    timed: brant.Database, clock: FakeClock
+) -> None:
+    q = timed.queue("q", max_attempts=2)
+    q.task("breaks", retry_delay_s=10, retry_backoff=2, retry_jitter=0)(lambda: 1 / 0)
+    job_id = q.enqueue(envelope("breaks", (), {}), max_attempts=9)
+    with running(timed) as crew:
+        for failures, wait in enumerate([10, 20, 40], start=1):
+            crew.wait("retry", failures)
+            row = q.get_job(job_id)
+            assert row is not None
+            assert row["run_at"] == clock.now() + wait
+            clock.advance(wait)
+        crew.wait("retry", 4)
 
 
 def ends_with(outcome: BaseException, *, raised: bool) -> Any:
