@@ -80,7 +80,7 @@ INDEXES: dict[str, set[str]] = {
     "read_stream": {"_honker_stream_topic"},
     "release": {BY_ID},
     "reschedule": {BY_ID},
-    "revive": {BY_ID},
+    "revive": {BY_ID, "_brant_attempts_job"},
     "running_jobs": {"_honker_live_processing_deadline"},
     "running_of_key": {BY_ID, "_brant_limited_key"},
     "running_of_queue": {"_honker_live_processing_deadline"},
