@@ -42,6 +42,7 @@ BY_ID = "INTEGER PRIMARY KEY"
 INDEXES: dict[str, set[str]] = {
     "ack": {BY_ID},
     "ack_many": {BY_ID},
+    "any_expired": {"_brant_live_expiring"},
     "attempt_errors": {"_brant_attempts_job"},
     "arrivals": {BY_ID},
     "bury": {BY_ID},

@@ -21,6 +21,7 @@ CROWDS = ["ready", "ready in many priorities", "delayed", "in flight", "dead", "
 HOT = [
     "ack",
     "ack_many",
+    "any_expired",
     "bury",
     "cancel",
     "claim",

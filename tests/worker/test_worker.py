@@ -17,8 +17,8 @@ from brant.outcomes import Cancel, Dead, Retry, Snooze
 from brant.tasks import envelope
 from brant.testing import FakeClock
 from brant.worker import WorkerEvent, current_task
-from tests.plainly import plain_connection
-from tests.waiting import PATIENCE_S, write_lock_held
+from tests.plainly import note_transactions, plain_connection
+from tests.waiting import PATIENCE_S, ObservedClock, write_lock_held
 from tests.worker.observing import Heard, running, start
 
 pytestmark = pytest.mark.both_backends
@@ -384,3 +384,40 @@ def test_draining_ends_when_all_queues_are_empty_at_once(db: brant.Database) -> 
     tasks["a"](20)
     db.run_workers_sync(concurrency=1, drain=True, scheduler=False)
     assert done == list(range(20, -1, -1))
+
+
+def test_what_expired_before_the_worker_came_is_dead_at_once(timed: brant.Database, clock: FakeClock) -> None:
+    late = timed.queue("q").task("late", expires_s=3)(lambda: None)
+    answers = [late(), late()]
+    clock.advance(3)
+    with running(timed, drain=True) as crew:
+        for answer in answers:
+            with pytest.raises(brant.TaskFailed, match="expired"):
+                answer.get(PATIENCE_S)
+    assert crew.heard.kinds() == ["stop"]
+
+
+def test_what_expires_while_the_worker_is_idle_is_dead_soon(timed: brant.Database, clock: FakeClock) -> None:
+    q = timed.queue("q")
+    late = q.task("late", expires_s=3)(lambda: None)
+    q.pause()
+    with running(timed):
+        answer = late()
+        clock.advance(6)
+        with pytest.raises(brant.TaskFailed, match="expired"):
+            answer.get(PATIENCE_S)
+
+
+def test_a_worker_that_finds_nothing_expired_writes_nothing(path: Path) -> None:
+    clock = ObservedClock()
+    with brant.open(path, clock=clock) as db:
+        db.queue("q").enqueue("later", delay=3600, expires=7200)
+        with running(db) as crew:
+            clock.wait_for_looks(1)
+            begun = note_transactions(db)
+            for _ in range(4):
+                before = clock.looks()
+                clock.advance(6)
+                clock.wait_for_looks(1, each=2, since=before)
+            assert begun == []
+        assert not crew.heard.all("trouble")
