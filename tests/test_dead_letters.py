@@ -89,6 +89,29 @@ def test_a_requeued_letter_is_due_now_under_its_old_id_with_all_attempts(queue: 
     assert (job.id, job.payload, job.attempts) == (job_id, "again", 1)
 
 
+def test_a_letter_that_was_given_back_before_is_requeued_with_the_attempts_that_it_was_enqueued_with(
+    queue: brant.Queue,
+) -> None:
+    job_id = queue.enqueue(1, max_attempts=2)
+    for _ in range(20):
+        job = queue.claim_one("w")
+        assert job is not None
+        job.release()
+    queue.requeue_dead(failed_until_dead(queue, job_id))
+    row = queue.get_job(job_id)
+    assert row is not None
+    assert (row["attempts"], row["max_attempts"]) == (0, 2)
+    failed_until_dead(queue, job_id)
+    assert len(queue.errors(job_id)) == 4
+
+
+def failed_until_dead(queue: brant.Queue, job_id: int) -> int:
+    while (job := queue.claim_one("w")) is not None:
+        assert job.id == job_id
+        job.retry(0, "why")
+    return job_id
+
+
 def test_the_errors_of_a_requeued_letter_are_kept(queue: brant.Queue) -> None:
     [job_id] = bury(queue, 1)
     queue.requeue_dead(job_id)

@@ -16,7 +16,7 @@ from tests.cli.processes import in_time, running
 from tests.cli.tasks_module import Gate, calls, enqueue, write_module
 
 TASKS = """
-import asyncio, ctypes, subprocess
+import asyncio, ctypes, functools, subprocess
 from brant.outcomes import Cancel, Dead, Retry, Snooze
 
 @emails.task(retry_delay_s=0)
@@ -62,6 +62,24 @@ async def coroutine(number):
     task = current_task()
     task.progress(0.5)
     return [number, task.attempt, task.heartbeat()]
+
+def traced(fn):
+    @functools.wraps(fn)
+    def wrapper(*args):
+        return fn(*args)
+    return wrapper
+
+@emails.task
+@traced
+async def wrapped(number):
+    await asyncio.sleep(0)
+    return [number, current_task().attempt]
+
+@emails.task(retry_delay_s=0)
+@traced
+async def wrapped_and_failing():
+    await asyncio.sleep(0)
+    raise LookupError("no such customer")
 
 @emails.task
 def outcome(kind):
@@ -156,6 +174,19 @@ def test_a_coroutine_knows_its_job(brant_command: Run, db: brant.Database) -> No
     (job_id,) = enqueue(db, "coroutine", (7,))
     assert drained(brant_command) == []
     assert result(db, job_id) == [7, 1, True]
+
+
+def test_a_coroutine_that_a_plain_function_hands_out_is_awaited(brant_command: Run, db: brant.Database) -> None:
+    (job_id,) = enqueue(db, "wrapped", (7,))
+    assert drained(brant_command) == []
+    assert result(db, job_id) == [7, 1]
+
+
+def test_such_a_coroutine_that_fails_is_tried_again(brant_command: Run, db: brant.Database) -> None:
+    enqueue(db, "wrapped_and_failing")
+    assert [report.split()[2] for report in drained(brant_command)] == ["retry", "dead"]
+    (letter,) = db.queue("emails").list_dead()
+    assert str(letter.last_error).startswith("no such customer")
 
 
 def test_an_answer_may_be_large(brant_command: Run, db: brant.Database) -> None:

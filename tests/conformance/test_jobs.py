@@ -249,6 +249,20 @@ def test_the_sweep_takes_all_of_its_own_queue_and_no_leased_job(session: Session
     assert session.queue_counts("other").pending == 1
 
 
+def test_a_read_tells_whether_there_is_something_to_sweep(session: Session, clock: FakeClock) -> None:
+    session.enqueue("q", "1", expires=5)
+    session.claim("q", "w", 1, 60)
+    session.enqueue("other", "2", expires=5)
+    session.enqueue("q", "3")
+    session.enqueue("q", "4", expires=6)
+    clock.advance(5)
+    assert (session.any_expired("q"), session.any_expired("other")) == (False, True)
+    clock.advance(1)
+    assert session.any_expired("q")
+    session.sweep_expired("q")
+    assert not session.any_expired("q")
+
+
 def test_a_claim_buries_expired_jobs_before_they_are_many(session: Session, clock: FakeClock) -> None:
     session.enqueue_many("q", ["1"] * 100, expires=5)
     clock.advance(5)

@@ -231,6 +231,53 @@ def test_a_requeued_dead_letter_is_due_now_with_all_its_attempts(session: Sessio
     assert session.attempt_errors(job_id) == [(1, "w", "why", NOW)]
 
 
+def released(session: Session, job_id: int, times: int) -> None:
+    for _ in range(times):
+        session.claim("q", "w", 1, 60)
+        assert session.release([job_id], "w") == 1
+
+
+def test_what_was_released_gives_a_requeued_dead_letter_no_more_attempts(session: Session, clock: FakeClock) -> None:
+    job_id = session.enqueue("q", "1", max_attempts=3)
+    released(session, job_id, 4)
+    session.claim("q", "w", 1, 60)
+    session.retry(job_id, "w", 0, "first")
+    released(session, job_id, 2)
+    session.claim("q", "w", 1, 60)
+    clock.advance(61)  # the second attempt is lost with its lease
+    session.claim("q", "w", 1, 60)
+    session.retry(job_id, "w", 0, "third")
+    assert session.get_dead(job_id) is not None
+    session.requeue_dead([job_id])
+    job = session.get_job(job_id)
+    assert job is not None
+    assert (job.attempts, job.max_attempts) == (0, 3)
+
+
+def test_a_dead_letter_with_attempts_left_is_requeued_with_those_and_the_failed_ones(session: Session) -> None:
+    job_id = session.enqueue("q", "1", max_attempts=5)
+    released(session, job_id, 3)
+    for _ in range(3):  # lives, each of which keeps the errors of those before
+        session.claim("q", "w", 1, 60)
+        session.fail(job_id, "w", "never")
+        session.requeue_dead([job_id])
+        job = session.get_job(job_id)
+        assert job is not None
+        assert (job.attempts, job.max_attempts) == (0, 5)
+
+
+def test_a_dead_letter_whose_attempts_left_no_errors_keeps_its_attempts(session: Session) -> None:
+    job_id = session.enqueue("q", "1", max_attempts=3)
+    for _ in range(3):
+        session.claim("q", "w", 1, 60)
+        session.changed("reschedule", {"id": job_id, "run_at": NOW})  # as Honker retries
+    session.claim("q", "w", 1, 60)
+    session.requeue_dead([job_id])
+    job = session.get_job(job_id)
+    assert job is not None
+    assert (job.attempts, job.max_attempts) == (0, 3)
+
+
 def test_a_requeued_job_that_was_never_allowed_to_run_may_run_once(session: Session) -> None:
     job_id = session.enqueue("q", "1", max_attempts=0)
     session.claim("q", "w", 1, 60)

@@ -21,6 +21,7 @@ CROWDS = ["ready", "ready in many priorities", "delayed", "in flight", "dead", "
 HOT = [
     "ack",
     "ack_many",
+    "any_expired",
     "bury",
     "cancel",
     "claim",
@@ -38,6 +39,7 @@ HOT = [
     "release",
     "reschedule",
     "take",
+    "times_failed",
     "unique_holder",
 ]
 # Pages that a statement may touch: a few descents of an index, whatever is there.

@@ -167,6 +167,28 @@ def test_the_error_of_every_attempt_is_kept_with_the_job_also_when_it_is_dead(
     assert session.attempt_errors(job_id) == [*expected, (3, "w", "last", NOW + 11)]
 
 
+def test_what_failed_is_told_from_what_was_released(session: Session, clock: FakeClock) -> None:
+    job_id = session.enqueue("q", "1", max_attempts=9)
+    assert session.times_failed(job_id) == 0
+    for expected, was_released in enumerate([True, False, True, False]):
+        session.claim("q", "w", 1, 10)
+        if was_released:
+            session.release([job_id], "w")
+        else:
+            session.retry(job_id, "w", 0, "why")
+        assert session.times_failed(job_id) == (expected + 1) // 2
+    session.claim("q", "w", 1, 10)
+    clock.advance(11)
+    session.claim("q", "w", 1, 10)
+    assert session.times_failed(job_id) == 3
+    session.fail(job_id, "w", "why")
+    session.requeue_dead([job_id])
+    session.claim("q", "w", 1, 10)
+    session.retry(job_id, "w", 0, "why")
+    assert session.times_failed(job_id) == 1
+    assert session.times_failed(1) == 0
+
+
 @pytest.mark.parametrize("end", ["ack", "cancel", "purge"])
 def test_the_errors_of_a_job_go_with_it(session: Session, end: str) -> None:
     job_id = enqueued_and_claimed(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import brant
 from brant.batch import BatchCounts
 from brant.outcomes import Cancel, Dead, Retry, Snooze
-from brant.testing import assert_enqueued, drain_tasks, pending_payloads, run_inline
+from brant.testing import FakeClock, assert_enqueued, drain_tasks, pending_payloads, run_inline
 from brant.worker import current_task
 from tests.waiting import PATIENCE_S
 from tests.worker.observing import running
@@ -229,3 +230,26 @@ def test_inline_a_batch_is_for_tasks_and_made_inside(db: brant.Database) -> None
         with pytest.raises(brant.InvalidValue, match="is settled"):
             send.enqueue(batch=settled)
     assert pending_payloads(db.queue("q")) == []
+
+
+def test_a_member_that_expires_while_all_slots_are_busy_settles_its_batch(
+    timed: brant.Database, clock: FakeClock
+) -> None:
+    q, begun, go = timed.queue("q"), threading.Event(), threading.Event()
+
+    @q.task("long")
+    def takes_its_time() -> None:
+        begun.set()
+        go.wait(PATIENCE_S)
+
+    takes_its_time()
+    with running(timed, slots=1, grace_s=PATIENCE_S):
+        assert begun.wait(PATIENCE_S)
+        with timed.batch() as batch:
+            member = q.task("late", expires_s=3)(lambda: None).enqueue(batch=batch)
+        clock.advance(6)
+        assert batch.wait(PATIENCE_S) == BatchCounts(1, 0, 1, 0, 0)
+        with pytest.raises(brant.TaskFailed, match="expired"):
+            member.get(PATIENCE_S)
+        assert not go.is_set()
+        go.set()

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import brant
+from brant.errors import DatabaseClosed
 from brant.outcomes import Cancel, Dead, Retry, Snooze
+from brant.tasks import envelope
 from brant.testing import FakeClock
 from brant.worker import WorkerEvent, current_task
-from tests.waiting import PATIENCE_S, write_lock_held
-from tests.worker.observing import Heard, running
+from tests.plainly import note_transactions, plain_connection
+from tests.waiting import PATIENCE_S, ObservedClock, write_lock_held
+from tests.worker.observing import Heard, running, start
 
 pytestmark = pytest.mark.both_backends
 
@@ -88,6 +93,53 @@ def test_a_foreign_write_lock_longer_than_the_busy_timeout_is_survived(path: Pat
             assert len(crew.wait("start", 2)) == 2
 
 
+@contextmanager
+def jobs_unreadable(path: Path) -> Iterator[None]:
+    """As while a server is away: whoever reads the jobs fails."""
+    with plain_connection(path, autocommit=True) as other:
+        other.execute("ALTER TABLE _honker_live RENAME TO live_elsewhere")
+        try:
+            yield
+        finally:
+            other.execute("ALTER TABLE live_elsewhere RENAME TO _honker_live")
+
+
+def test_a_worker_whose_slots_are_full_survives_that_the_jobs_cant_be_read(db: brant.Database, path: Path) -> None:
+    q, begun, go = db.queue("q"), threading.Event(), threading.Event()
+
+    @q.task("long")
+    def takes_its_time() -> str:
+        begun.set()
+        go.wait(PATIENCE_S)
+        return "done"
+
+    first, second = takes_its_time(), takes_its_time()
+    with running(db, slots=1, grace_s=PATIENCE_S) as crew:
+        assert begun.wait(PATIENCE_S)
+        with jobs_unreadable(path):
+            crew.wait("trouble", 2)
+        go.set()
+        assert [call.get(PATIENCE_S) for call in (first, second)] == ["done", "done"]
+    assert not crew.heard.all("lost")
+
+
+def test_a_worker_whose_slots_are_full_ends_when_the_database_is_closed(path: Path) -> None:
+    db = brant.open(path)
+    begun = threading.Event()
+
+    @db.queue("q").task("long")
+    async def takes_its_time() -> None:
+        begun.set()
+        await asyncio.sleep(PATIENCE_S)
+
+    takes_its_time()
+    crew = start(db, slots=1)
+    assert begun.wait(PATIENCE_S)
+    db.close()
+    with pytest.raises(DatabaseClosed):
+        crew.ended.result(PATIENCE_S)
+
+
 def test_the_errors_of_all_attempts_are_kept(timed: brant.Database, clock: FakeClock) -> None:
     q = timed.queue("q")
 
@@ -106,6 +158,49 @@ def test_the_errors_of_all_attempts_are_kept(timed: brant.Database, clock: FakeC
         crew.wait("dead")
     errors = [failed.error.partition("\n")[0] for failed in q.errors(answer.id)]
     assert errors == ["attempt 1", "attempt 2", "attempt 3"]
+
+
+def test_what_was_snoozed_or_given_back_makes_no_later_wait_longer(timed: brant.Database, clock: FakeClock) -> None:
+    q, begun = timed.queue("q"), threading.Event()
+
+    @q.task(retries=3, retry_delay_s=10, retry_backoff=2, retry_jitter=0)
+    async def waits_then_breaks() -> None:
+        attempt = current_task().attempt
+        if attempt in (1, 2, 5):
+            raise Snooze(0)
+        if attempt == 3:
+            begun.set()
+            await asyncio.sleep(PATIENCE_S)
+        raise ValueError(f"attempt {attempt}")
+
+    answer = waits_then_breaks()
+    with running(timed):
+        assert begun.wait(PATIENCE_S)
+    with running(timed) as crew:
+        for failures in (1, 2):
+            crew.wait("retry", failures)
+            row = q.get_job(answer.id)
+            assert row is not None
+            assert row["run_at"] == clock.now() + 10 * failures
+            clock.advance(10 * failures)
+        crew.wait("dead")
+    assert [failed.attempt for failed in q.errors(answer.id)] == [4, 6, 7]
+
+
+def test_waits_grow_also_for_a_job_that_may_be_tried_more_often_than_others(
+    timed: brant.Database, clock: FakeClock
+) -> None:
+    q = timed.queue("q", max_attempts=2)
+    q.task("breaks", retry_delay_s=10, retry_backoff=2, retry_jitter=0)(lambda: 1 / 0)
+    job_id = q.enqueue(envelope("breaks", (), {}), max_attempts=9)
+    with running(timed) as crew:
+        for failures, wait in enumerate([10, 20, 40], start=1):
+            crew.wait("retry", failures)
+            row = q.get_job(job_id)
+            assert row is not None
+            assert row["run_at"] == clock.now() + wait
+            clock.advance(wait)
+        crew.wait("retry", 4)
 
 
 def ends_with(outcome: BaseException, *, raised: bool) -> Any:
@@ -289,3 +384,40 @@ def test_draining_ends_when_all_queues_are_empty_at_once(db: brant.Database) -> 
     tasks["a"](20)
     db.run_workers_sync(concurrency=1, drain=True, scheduler=False)
     assert done == list(range(20, -1, -1))
+
+
+def test_what_expired_before_the_worker_came_is_dead_at_once(timed: brant.Database, clock: FakeClock) -> None:
+    late = timed.queue("q").task("late", expires_s=3)(lambda: None)
+    answers = [late(), late()]
+    clock.advance(3)
+    with running(timed, drain=True) as crew:
+        for answer in answers:
+            with pytest.raises(brant.TaskFailed, match="expired"):
+                answer.get(PATIENCE_S)
+    assert crew.heard.kinds() == ["stop"]
+
+
+def test_what_expires_while_the_worker_is_idle_is_dead_soon(timed: brant.Database, clock: FakeClock) -> None:
+    q = timed.queue("q")
+    late = q.task("late", expires_s=3)(lambda: None)
+    q.pause()
+    with running(timed):
+        answer = late()
+        clock.advance(6)
+        with pytest.raises(brant.TaskFailed, match="expired"):
+            answer.get(PATIENCE_S)
+
+
+def test_a_worker_that_finds_nothing_expired_writes_nothing(path: Path) -> None:
+    clock = ObservedClock()
+    with brant.open(path, clock=clock) as db:
+        db.queue("q").enqueue("later", delay=3600, expires=7200)
+        with running(db) as crew:
+            clock.wait_for_looks(1)
+            begun = note_transactions(db)
+            for _ in range(4):
+                before = clock.looks()
+                clock.advance(6)
+                clock.wait_for_looks(1, each=2, since=before)
+            assert begun == []
+        assert not crew.heard.all("trouble")

@@ -273,6 +273,14 @@ class JobVerbs(LimitVerbs):
     def attempt_errors(self, job_id: int) -> list[Row]:
         return self.rows("attempt_errors", {"id": job_id})
 
+    def times_failed(self, job_id: int) -> int:
+        """How many attempts of a live job have failed; those that were released are not among them."""
+        return int(self.value("times_failed", {"id": job_id}) or 0)
+
+    def any_expired(self, queue: str) -> bool:
+        """Whether a sweep would find something; a read."""
+        return bool(self.value("any_expired", self.times() | {"queue": queue}))
+
     def sweep_expired(self, queue: str) -> int:
         """Make dead letters of the jobs that were not started in time."""
         return self._bury_all("expired_jobs", self.times() | {"queue": queue}, EXPIRED)

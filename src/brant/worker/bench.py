@@ -72,6 +72,8 @@ class Bench:
         self._found_nothing = False
         self._presence_unsure = False
         self._next_presence_check = 0.0
+        self._monotonic = queue.db._storage.clock.monotonic
+        self._next_sweep = self._monotonic()
         self._is_cut_off = False
         self._failure: BaseException | None = None
         self._desk_left: asyncio.Future[None] = tools.loop.create_future()
@@ -139,6 +141,7 @@ class Bench:
                     # Asked at the desk: whoever sits there may have claimed something that does not run yet.
                     if self._is_over:
                         break
+                    self._sweep_expired()
                     pause = self._turn()
                     self._drop_lost()
                 self._hands.call_if_needed()
@@ -184,9 +187,41 @@ class Bench:
             return
         self._presence_unsure = False
         self._next_presence_check = now + _PRESENCE_CHECK_S
+        try:
+            self._look_for_lost()
+        except (DatabaseClosed, DatabaseReplaced):
+            raise
+        except BrantError as error:
+            # Unknown is not lost. Counted from now: a server that is away may have been waited for.
+            self._trouble(f"nobody knows whether what runs was cancelled: {error}")
+            self._presence_unsure = True
+            self._next_presence_check = time.monotonic() + _PRESENCE_CHECK_S
+
+    def _look_for_lost(self) -> None:
         for execution in self._running:
             if not execution.is_held_in(self.queue.get_job(execution.job.id)):
                 execution.lose_from_elsewhere("the job was cancelled, or taken over")
+
+    def _sweep_expired(self) -> None:
+        """Now and then make dead letters of jobs that were not started in time: somebody may wait for their end.
+
+        Claims only step over them. Before the turn: a worker that drains stops there.
+        """
+        if not self._may_claim or self._monotonic() < self._next_sweep:
+            return
+        try:
+            with self._gate:
+                if self._any_expired():
+                    self.queue.sweep_expired()
+        except (DatabaseClosed, DatabaseReplaced):
+            raise
+        except BrantError as error:
+            self._trouble(f"expired jobs could not be swept: {error}")
+        self._next_sweep = self._monotonic() + _SAFETY_POLL_S
+
+    def _any_expired(self) -> bool:
+        with self.queue.db._storage.reading() as session:
+            return session.any_expired(self.queue.name)
 
     # From any thread
 

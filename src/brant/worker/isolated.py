@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import resource
 import signal
@@ -10,6 +11,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from brant.errors import ClaimLost, InvalidValue, TransactionError
@@ -81,12 +83,21 @@ def _run(job: Job) -> object:
         return call
     enter(_IsolatedContext(job, call.spec.name, call.spec.timeout_s))
     if call.spec.is_async:
-        return asyncio.run(_awaited(call))
+        return asyncio.run(_awaited(lambda: _called(call)))
+    answer = _called(call)
+    if inspect.isawaitable(answer):
+        # A plain function that hands out a coroutine: its work is done when that is.
+        return asyncio.run(_awaited(lambda: answer))
+    return answer
+
+
+def _called(call: Call) -> Any:
     return call.spec.fn(*call.args, **call.kwargs)
 
 
-async def _awaited(call: Call) -> object:
-    return await call.spec.fn(*call.args, **call.kwargs)
+async def _awaited(work: Callable[[], Awaitable[object]]) -> object:
+    """Called on the loop: one that is only marked as a coroutine function may need that before it is awaited."""
+    return await work()
 
 
 class _IsolatedContext(TaskContext):

@@ -93,7 +93,7 @@ class Settlement:
             case GiveBack() as reason:
                 self._is("release" if job.release(tx=tx) else "lost", str(reason))
             case Retry(after_s=after, reason=text):
-                held = job.retry(self._delay() if after is None else after, text, tx=tx)
+                held = job.retry(self._delay(tx.session()) if after is None else after, text, tx=tx)
                 self._is(("dead" if self._is_last_attempt else "retry") if held else "lost", text)
             case Snooze(for_s=pause):
                 self._is("snooze" if job.release(delay_s=pause, tx=tx) else "lost")
@@ -191,9 +191,14 @@ class Settlement:
     def _is_last_attempt(self) -> bool:
         return self.execution.job.attempts >= self.execution.job.max_attempts
 
-    def _delay(self) -> float:
+    def _delay(self, session: Session) -> float:
         spec = self.execution.spec
-        return _DELAY_WITHOUT_TASK_S if spec is None else spec.delay_after(self.execution.job.attempts)
+        return _DELAY_WITHOUT_TASK_S if spec is None else spec.delay_after(self._failures(session))
+
+    def _failures(self, session: Session) -> int:
+        """With this one. Attempts count what was snoozed or given back too: that is no reason to wait for longer."""
+        job = self.execution.job
+        return 1 if job.attempts == 1 else min(job.attempts, session.times_failed(job.id) + 1)
 
 
 class Settler:

@@ -176,14 +176,18 @@ WHERE queue = :queue AND id > :after ORDER BY id LIMIT {{most}}
 SELECT {{dead_columns}} FROM brant._honker_dead WHERE id = :id
 
 -- The dead row is locked: of two who revive it at once, the second finds it gone.
+-- With the attempts that it was enqueued with: each release has added one to them, and is an attempt without an error. A job
+-- without any error is one that Honker has tried, which keeps none.
 -- name: revive
 WITH risen AS MATERIALIZED (
     SELECT id AS risen_id, queue AS risen_queue, payload AS risen_payload, priority AS risen_priority,
-        max_attempts AS risen_max_attempts, created_at AS risen_created_at
+        greatest(1, max_attempts - greatest(0, attempts - coalesce(nullif({{times_failed}}, 0), attempts)))
+            AS risen_max_attempts,
+        created_at AS risen_created_at
     FROM brant._honker_dead WHERE id = ANY {{ids}} ORDER BY id FOR UPDATE
 )
 INSERT INTO brant._honker_live (id, queue, payload, priority, run_at, max_attempts, created_at)
-SELECT risen_id, risen_queue, risen_payload, risen_priority, :second, greatest(risen_max_attempts, 1), risen_created_at
+SELECT risen_id, risen_queue, risen_payload, risen_priority, :second, risen_max_attempts, risen_created_at
 FROM risen
 RETURNING id, queue, attempts, {{wants_events}}
 

@@ -222,6 +222,21 @@ VALUES (:id, :attempt, :worker, :error, :second)
 -- name: attempt_errors
 SELECT attempt, worker_id, error, failed_at FROM _brant_attempts WHERE job_id = :id ORDER BY rowid
 
+-- How often the job whose id is in scope has failed, or has lost its lease, since it was last enqueued or requeued: what was
+-- released leaves no error. A requeue counts the attempts anew and keeps the errors, so it shows where an error is not of a
+-- later attempt than the one before; where it does not show, the errors of before count too.
+-- fragment: times_failed
+(
+    SELECT count(*) - coalesce(max(CASE WHEN attempt <= attempt_before THEN place END), 1) + 1
+    FROM (
+        SELECT attempt, lag(attempt) OVER (ORDER BY rowid) AS attempt_before, row_number() OVER (ORDER BY rowid) AS place
+        FROM _brant_attempts WHERE job_id = id
+    )
+)
+
+-- name: times_failed
+SELECT {{times_failed}} FROM _honker_live WHERE id = :id
+
 -- name: extend
 UPDATE _honker_live SET claim_expires_at = :lease_end WHERE {{owned}} AND state = 'processing' RETURNING id
 

@@ -130,9 +130,12 @@ WHERE queue = :queue AND id > :after ORDER BY id LIMIT :limit
 -- name: get_dead
 SELECT {{dead_columns}} FROM _honker_dead WHERE id = :id
 
+-- With the attempts that it was enqueued with: each release has added one to them, and is an attempt without an error. A job
+-- without any error is one that Honker has tried, which keeps none.
 -- name: revive
 INSERT INTO _honker_live (id, queue, payload, priority, run_at, max_attempts, created_at)
-SELECT id, queue, payload, priority, :second, max(max_attempts, 1), created_at
+SELECT id, queue, payload, priority, :second,
+    max(1, max_attempts - max(0, attempts - coalesce(nullif({{times_failed}}, 0), attempts))), created_at
 FROM _honker_dead WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, queue, attempts, {{wants_events}}
 
