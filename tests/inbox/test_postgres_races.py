@@ -13,7 +13,7 @@ import pytest
 
 import brant
 import brant.opening
-from brant.inbox import Endpoint, Event, RetentionPolicy
+from brant.inbox import Endpoint, Event, RetentionPolicy, RetryPolicy
 from brant.inbox.tables import statements
 from brant.testing import FakeClock
 from tests.inbox.tiny import dead_jobs, jobs, send, signed, status, tiny, work
@@ -107,6 +107,24 @@ def test_an_event_that_comes_while_the_one_before_it_ends_is_not_left_behind(inb
             wait_until_blocked(path)
         handling.result(PATIENCE_S)
     assert [event.status for event in inbox.list_events()] == ["handled", "handled"]
+
+
+def test_an_event_that_comes_while_the_queue_gives_the_one_before_it_up_is_not_left_behind(
+    inbox: brant.Inbox, path: str, clock: FakeClock
+) -> None:
+    endpoint = tiny(inbox, ordering_key="provider", retry=RetryPolicy(max_attempts=1))
+    endpoint.add_handler(lambda event, tx: None)
+    first, second = body_of("first", "x"), body_of("second", "x")
+    endpoint.receive(first, signed(first))
+    assert inbox.jobs.queue.claim_one("crashes") is not None
+    clock.advance(61)
+    with servers(inbox, path, 1, ordering_key="provider") as [elsewhere]:
+        with elsewhere.inbox.db.transaction() as coming:
+            elsewhere.inbox.ingest("in", second, tx=coming)
+            handling = in_thread(work, inbox)
+            wait_until_blocked(path)
+        handling.result(PATIENCE_S)
+    assert [event.status for event in inbox.list_events()] == ["handled", "dead"]
 
 
 def test_what_is_kept_of_invalid_requests_stays_within_its_bounds(inbox: brant.Inbox, path: str) -> None:
