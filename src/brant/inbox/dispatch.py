@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import weakref
 from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from brant.arguments import seconds, storable
 from brant.errors import BrantError, ClaimLost, DatabaseBusy, InvalidValue, TransactionError
 from brant.inbox.endpoints import Handler, RetryPolicy
+from brant.inbox.inboxes import any_inbox, inbox_for
 from brant.inbox.records import Event
 from brant.inbox.retention import RetentionPolicy
 from brant.inbox.tables import QUEUE, RETENTION_QUEUE, is_deadlock, row, rows, run
@@ -33,30 +33,14 @@ _DEFAULT_POLICY = RetryPolicy()
 ALERTS = "brant.inbox.dead"  # the channel that hears of each event that a handler could not handle
 _AT_REST = ("handled", "ignored")
 
-# The inboxes of this process. Weak on both sides: an Inbox holds its Database.
-_inboxes: weakref.WeakKeyDictionary[Database, weakref.ref[Inbox]] = weakref.WeakKeyDictionary()
-
-
-def enter(inbox: Inbox) -> None:
-    """Have the jobs of its database go to this inbox."""
-    _inboxes[inbox.db] = weakref.ref(inbox)
-
-
-def inbox_of(context: TaskContext) -> Inbox:
-    found = _inboxes.get(context.job.queue.db)
-    inbox = None if found is None else found()
-    if inbox is None:
-        # A worker that works on the queue for other reasons: the job waits for one that has the inbox.
-        raise Snooze(_NOT_HERE_PAUSE_S)
-    return inbox
-
 
 def dispatch(payload: object) -> None:
     """The function of the inbox's queue."""
     context = current_task()
     match payload:
         case {"event_id": int(event_id), **others} if not isinstance(event_id, bool):
-            Dispatch(inbox_of(context), context, event_id, others.get("delivery_id")).run()
+            inbox = _required(inbox_for(context.job.queue.db, event_id))
+            Dispatch(inbox, context, event_id, others.get("delivery_id")).run()
         case _:
             raise Dead("the job names no event of the inbox")
 
@@ -64,7 +48,7 @@ def dispatch(payload: object) -> None:
 def take_care(payload: object) -> None:
     """The function of the queue that the schedules of the inbox write to."""
     context = current_task()
-    inbox = inbox_of(context)
+    inbox = _required(any_inbox(context.job.queue.db))
     match payload:
         case {"kind": "recovery"}:
             inbox.recover()
@@ -72,6 +56,13 @@ def take_care(payload: object) -> None:
             inbox.retain(*(RetentionPolicy(**policy) for policy in policies), stop=lambda: context.cancelled)
         case _:
             raise InvalidValue("the job asks for no care that the inbox knows")
+
+
+def _required(inbox: Inbox | None) -> Inbox:
+    if inbox is None:
+        # A worker that works on the queue for other reasons: the job waits for one that has the inbox.
+        raise Snooze(_NOT_HERE_PAUSE_S)
+    return inbox
 
 
 def tasks() -> list[TaskSpec]:

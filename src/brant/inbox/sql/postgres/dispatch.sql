@@ -6,6 +6,11 @@ SELECT
 FROM brant.knocker_events AS e JOIN brant.knocker_endpoints AS n ON n.id = e.endpoint_id
 WHERE e.id = ?1
 
+-- name: endpoint_of_event
+SELECT n.name AS endpoint, e.event_type
+FROM brant.knocker_events AS e JOIN brant.knocker_endpoints AS n ON n.id = e.endpoint_id
+WHERE e.id = ?1
+
 -- As it is when nobody else is at work on it, and until this transaction ends.
 -- name: event_to_change
 SELECT id, endpoint_id, status, attempt_count, last_error FROM brant.knocker_events WHERE id = ?1 FOR NO KEY UPDATE
