@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import pytest
 
 import brant
-from brant.inbox import Endpoint
-from tests.inbox.tiny import send, status, tiny, work
+from brant.inbox import Endpoint, RetryPolicy
+from brant.testing import FakeClock
+from tests.inbox.tiny import outcomes, send, status, tiny, work
 
 pytestmark = pytest.mark.both_backends
 
@@ -71,3 +73,34 @@ def test_an_inbox_that_nobody_holds_any_more_has_no_say(timed: brant.Database, h
         endpoint = handling(inbox, "in", handled)
         send(endpoint, "e1")
         assert work(inbox) == {"success": 1}
+
+
+def test_an_event_that_another_process_still_tries_is_not_given_up(
+    inbox: brant.Inbox, clock: FakeClock, path: Path
+) -> None:
+    hourly = RetryPolicy(max_attempts=40, first_delay_s=3600, max_delay_s=3600, jitter=0)
+    endpoint = tiny(inbox, "in", retry=hourly)
+    endpoint.add_handler(lambda event, tx: 1 / 0)
+    with brant.open(path, clock=clock) as db, brant.Inbox(db) as elsewhere:
+        tiny(elsewhere, "other")
+        event_id = send(endpoint, "e1")
+        for _ in range(30):
+            assert work(inbox) == {"retry": 1}
+            clock.advance(3600)
+        assert work(elsewhere) == {"snooze": 1}
+        assert (status(inbox, event_id), outcomes(inbox, event_id)) == ("failed", ["failed"] * 30)
+        clock.advance(24 * 3600)
+        assert work(elsewhere) == {"dead": 1}
+
+
+def test_a_process_that_comes_up_after_a_long_stop_gives_nothing_up(
+    inbox: brant.Inbox, clock: FakeClock, path: Path, handled: list[str]
+) -> None:
+    send(handling(inbox, "in", handled), "e1")
+    clock.advance(25 * 3600)
+    with brant.open(path, clock=clock) as db, brant.Inbox(db) as elsewhere:
+        tiny(elsewhere, "other")
+        assert work(elsewhere) == {"snooze": 1}
+    clock.advance(60)
+    assert work(inbox) == {"success": 1}
+    assert handled == ["in e1"]

@@ -234,23 +234,28 @@ class Dispatch:
     def _book_in(self, tx: Transaction, error: BaseException) -> None:
         """Where the claim is lost, nothing is booked: the end of the transaction says so."""
         text = _text_of(error)
-        outcome = self._missing(error) or outcome_of(error) or Retry(None, text)
+        outcome = self._missing(tx, error) or outcome_of(error) or Retry(None, text)
         found = row(tx, "event_to_change", self._event_id)
         if found is None or found["status"] in _AT_REST:
             self._job.ack(tx=tx)
         else:
             self._settle(tx, outcome, text, found["attempt_count"] + 1)
 
-    def _missing(self, error: BaseException) -> Outcome | None:
+    def _missing(self, tx: Transaction, error: BaseException) -> Outcome | None:
         """For what nobody here can handle. An endpoint that this process does not have may be another one's."""
         match error:
             case _NoHandler():
                 return Dead(str(error))
             case _NotHere():
-                age_s = self._inbox.db.clock.now() - self._job.created_at
-                is_given_up = age_s > _LONGEST_NOT_HERE_S
-                return Dead(str(error)) if is_given_up else Snooze(max(1, min(age_s // 10, _NOT_HERE_PAUSE_S)))
+                missed_s = self._inbox.db.clock.now() - self._last_sign(tx)
+                is_given_up = missed_s > _LONGEST_NOT_HERE_S
+                return Dead(str(error)) if is_given_up else Snooze(max(1, min(missed_s // 10, _NOT_HERE_PAUSE_S)))
         return None
+
+    def _last_sign(self, tx: Transaction) -> float:
+        """Until when some worker may have had the endpoint: another one has tried the event, or none was up."""
+        tried_at = rows(tx, "last_attempt_at", self._event_id)[0]["attempted_at"] or 0
+        return max(self._job.created_at, tried_at, self._inbox.made_at)
 
     def _settle(self, tx: Transaction, outcome: Outcome, text: str, attempts: int) -> None:
         match outcome:

@@ -43,6 +43,7 @@ class Inbox(Operations, Retention, Receiving):
         prepare(db)
         self.jobs = Jobs(db, self._lease_s, self._attempts_of)
         self.paces = Paces()
+        self.made_at = db.clock.now()
         inboxes.enter(self)
 
     def __repr__(self) -> str:

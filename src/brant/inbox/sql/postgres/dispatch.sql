@@ -30,6 +30,9 @@ UPDATE brant.knocker_events SET status = ?2, attempt_count = attempt_count + ?3,
 -- name: insert_attempt
 INSERT INTO brant.knocker_attempts (event_id, attempted_at, outcome, error, duration_ms) VALUES (?1, ?2, ?3, ?4, ?5)
 
+-- name: last_attempt_at
+SELECT max(attempted_at) AS attempted_at FROM brant.knocker_attempts WHERE event_id = ?1
+
 -- name: reset_event
 UPDATE brant.knocker_events SET status = 'received', attempt_count = 0, handled_at = NULL, last_error = NULL
 WHERE id = ?1
