@@ -139,15 +139,21 @@ class Retention:
     def erase(self, event_id: int) -> None:
         """Erase body, headers and query of one event that is at rest, as a person may ask for; with an audit row."""
         whole(event_id, "event_id")
-        with self.db.transaction() as tx:
-            event = row(tx, "get_event", event_id, True)
-            if event is None:
-                raise KeyError(f"there is no event {event_id}")
-            if event["status"] not in ("handled", "ignored", "dead"):
-                raise InvalidValue(f"the event {event_id} is {event['status']}: ignore it, or let it be handled, first")
-            if row(tx, "is_erased", event_id) is None:
-                self._erase(tx, event)
-            self._note(tx, "content", Pruned(contents_erased=1), {"event_id": event_id})
+        written(self.db, partial(self._erase_one, event_id))
+
+    def _erase_one(self, event_id: int, tx: Transaction) -> None:
+        event = row(tx, "event_to_erase", event_id)
+        if event is None:
+            raise KeyError(f"there is no event {event_id}")
+        if event["status"] not in ("handled", "ignored", "dead"):
+            raise InvalidValue(f"the event {event_id} is {event['status']}: ignore it, or let it be handled, first")
+        if row(tx, "is_erased", event_id) is None:
+            self._erase(tx, event)
+            erased = 1
+        else:
+            # Older versions stored what came again after it was erased.
+            erased = min(1, len(rows(tx, "erase_deliveries", event_id)))
+        self._note(tx, "content", Pruned(contents_erased=erased), {"event_id": event_id})
 
     def retain(
         self, *policies: RetentionPolicy, stop: Callable[[], bool] = lambda: False, dry_run: bool = False
@@ -249,7 +255,8 @@ class Retention:
         body = event["body"].encode() if isinstance(event["body"], str) else event["body"]
         digest = hashlib.sha256(body).hexdigest()
         run(tx, "note_erased", event["id"], int(self.db.clock.now()), digest, len(body))
-        run_for_each(tx, ("erase_event", "erase_deliveries"), event["id"])
+        run(tx, "erase_event", event["id"])
+        rows(tx, "erase_deliveries", event["id"])
 
     def _note(self, tx: Transaction, kind: str, total: Pruned, summary: dict[str, Any]) -> None:
         counts: tuple[int | None, ...] = (None, total.deliveries_pruned, None, None)
