@@ -16,6 +16,7 @@ import brant.opening
 from brant.inbox import Endpoint, Event, RetentionPolicy, RetryPolicy
 from brant.inbox.tables import statements
 from brant.testing import FakeClock
+from tests.inbox.blocked import wait_until_blocked
 from tests.inbox.tiny import dead_jobs, jobs, send, signed, status, tiny, work
 from tests.servers import Server
 from tests.waiting import PATIENCE_S, in_thread
@@ -168,13 +169,6 @@ def test_a_redelivery_of_what_is_just_being_deleted_is_known(inbox: brant.Inbox,
         received = waiting.result(PATIENCE_S)
     assert (received.status_code, received.duplicate, received.event_ids) == (204, True, (old,))
     assert (inbox.list_events(), jobs(inbox)) == ([], 0)
-
-
-def wait_until_blocked(path: str) -> None:
-    """Until some transaction waits for another one."""
-    asked = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    with psycopg.connect(path, autocommit=True) as looking:
-        assert any(looking.execute(asked).fetchone() for _ in range(50_000))
 
 
 def test_retention_beside_receiving_loses_no_delivery_and_runs_nothing_twice(inbox: brant.Inbox, path: str) -> None:

@@ -16,11 +16,11 @@ SELECT e.id, e.body_blob AS body FROM brant.knocker_events AS e
 WHERE e.endpoint_id = ?1 AND e.status = ?2 AND e.received_at < ?3 AND {{settled_at}} < ?3
     AND NOT EXISTS (SELECT 1 FROM brant._brant_inbox_erased AS x WHERE x.event_id = e.id)
 ORDER BY e.received_at, e.id LIMIT ?4
-FOR NO KEY UPDATE OF e SKIP LOCKED
+FOR UPDATE OF e SKIP LOCKED
 
 -- As it is when nobody else is at work on it, nor stores a redelivery; and until this transaction ends.
 -- name: event_to_erase
-SELECT id, status, body_blob AS body FROM brant.knocker_events WHERE id = ?1
+SELECT id, status, body_blob AS body FROM brant.knocker_events WHERE id = ?1 FOR UPDATE
 
 -- name: count_prunable_events
 SELECT count(*) AS count FROM brant.knocker_events AS e
