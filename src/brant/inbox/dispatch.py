@@ -136,6 +136,7 @@ class Dispatch:
     def _run_shared(self, tx: Transaction) -> None:
         event = self._found_in(tx)
         if event is None:
+            self._inbox.jobs.leave(tx, self._event_id)
             return
         handler = self._handler_of(event)
         if handler is not None and not self._inbox.paces.is_quick(handler):
@@ -152,9 +153,14 @@ class Dispatch:
                 self._inbox.paces.is_unfit(self._handler)
                 self._give_back(tx)
             case _AtRest():
-                self._job.ack(tx=tx)
+                self._ack_at_rest(tx)
             case _:
                 self._book_in(tx, error)
+
+    def _ack_at_rest(self, tx: Transaction) -> None:
+        # Another program that brought it to rest knows nothing of ordering keys: the event would hold its own for ever.
+        self._inbox.jobs.leave(tx, self._event_id)
+        self._job.ack(tx=tx)
 
     def _give_back(self, tx: Transaction) -> None:
         self._settled_as("release", "to be run in a transaction of its own")
@@ -174,8 +180,8 @@ class Dispatch:
                 self._book_in(tx, error)
 
     def _ack(self) -> None:
-        with self._context.transaction():
-            pass
+        with self._context.transaction() as tx:
+            self._inbox.jobs.leave(tx, self._event_id)
 
     def _handler_of(self, event: Event) -> Handler | None:
         endpoint = self._inbox.endpoints.get(event.endpoint)
@@ -237,7 +243,7 @@ class Dispatch:
         outcome = self._missing(tx, error) or outcome_of(error) or Retry(None, text)
         found = row(tx, "event_to_change", self._event_id)
         if found is None or found["status"] in _AT_REST:
-            self._job.ack(tx=tx)
+            self._ack_at_rest(tx)
         else:
             self._settle(tx, outcome, text, found["attempt_count"] + 1)
 
