@@ -109,6 +109,7 @@ class Retention:
             hold(tx, *map(refusals_of, endpoint_ids))
             for endpoint_id in endpoint_ids:
                 found = rows(tx, "delete_old_orphans", endpoint_id, cut_off, left) if left else []
+                _delete_batches(tx, found)
                 total += Pruned(deliveries_pruned=len(found))
                 left -= len(found)
             self._note(tx, "orphan_deliveries", total, summary)
@@ -248,6 +249,7 @@ class Retention:
         self.jobs.leave(tx, event_id)
         run(tx, "hand_on_batch_delivery", event_id)
         deliveries = rows(tx, "delete_deliveries", event_id)
+        _delete_batches(tx, deliveries)
         attempts = rows(tx, "delete_attempts", event_id)
         run_for_each(tx, _GOES_WITH_AN_EVENT, event_id)
         return Pruned(1, len(deliveries), len(attempts), live_jobs)
@@ -266,6 +268,11 @@ class Retention:
         elif kind == "content":
             summary, counts = {**summary, "contents_erased": total.contents_erased}, (None, None, None, None)
         run(tx, "insert_prune_audit", kind, int(self.db.clock.now()), *counts, json.dumps(summary))
+
+
+def _delete_batches(tx: Transaction, deliveries: list[dict[str, Any]]) -> None:
+    if deliveries:
+        run(tx, "delete_batches", json.dumps([each["id"] for each in deliveries]))
 
 
 def _several(statuses: object) -> list[str]:

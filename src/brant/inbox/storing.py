@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -139,6 +140,8 @@ class Store:
         delivery_id = self._insert_delivery(tx, kept, first, now)
         if len(stored) > 1:
             for position, each in enumerate(stored):
+                if not each.is_present:
+                    continue  # no event will ever be deleted with which the note would go
                 run(tx, "note_batch_item", delivery_id, position, each.event_id, not each.is_new)
         settings = parcel.endpoint.settings
         wanted = None if settings.provider is None else settings.provider.accepted
@@ -234,6 +237,7 @@ class Store:
                 if count <= settings.max_orphans and size <= settings.max_orphan_bytes:
                     break
                 run(tx, "delete_delivery", old["id"])
+                run(tx, "delete_batches", json.dumps([old["id"]]))
                 count, size = count - 1, size - old["bytes"]
         return self._insert_delivery(tx, parcel, None, now)
 

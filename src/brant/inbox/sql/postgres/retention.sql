@@ -57,6 +57,11 @@ WHERE d.event_id = ?1 AND EXISTS (
 -- name: delete_batch_items
 DELETE FROM brant._brant_inbox_batches WHERE event_id = ?1
 
+-- Of an array of deliveries.
+-- name: delete_batches
+DELETE FROM brant._brant_inbox_batches WHERE delivery_id
+    = ANY (ARRAY(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(?1 AS json))))
+
 -- name: delete_deliveries
 DELETE FROM brant.knocker_deliveries WHERE event_id = ?1 RETURNING id
 

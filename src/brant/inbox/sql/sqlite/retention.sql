@@ -50,6 +50,10 @@ WHERE event_id = ?1 AND EXISTS (
 -- name: delete_batch_items
 DELETE FROM _brant_inbox_batches WHERE event_id = ?1
 
+-- Of an array of deliveries.
+-- name: delete_batches
+DELETE FROM _brant_inbox_batches WHERE delivery_id IN (SELECT value FROM json_each(?1))
+
 -- name: delete_deliveries
 DELETE FROM knocker_deliveries WHERE event_id = ?1 RETURNING id
 
