@@ -7,13 +7,15 @@ import json
 import pytest
 
 import brant
-from brant.inbox import Endpoint, Event, RetryPolicy
+from brant.inbox import Endpoint, Event, RetryPolicy, receive_bridge
+from brant.inbox.providers.brant_node import BrantNode
 from brant.testing import FakeClock
 from tests.inbox.tiny import QUEUE, jobs, signed, status, tiny, work
 
 pytestmark = pytest.mark.both_backends
 
 Tx = brant.Transaction
+BRIDGE_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 @pytest.fixture
@@ -88,9 +90,6 @@ def test_a_key_goes_on_however_its_first_event_ends(
         for _ in range(2):
             assert inbox.db.queue(QUEUE).claim_one("crashes") is not None
             clock.advance(61)
-        work(inbox)
-        assert status(inbox, first) == "dead"
-        assert inbox.recover() == 1
     work(inbox)
     assert seen == ["a2"]
 
@@ -124,3 +123,47 @@ def test_an_ordering_key_can_be_a_function(inbox: brant.Inbox) -> None:
     for event_id in ("a1", "a2", "b1"):
         put(endpoint, event_id, "")
     assert jobs(inbox) == 2
+
+
+def leave_open(inbox: brant.Inbox, event_id: int) -> None:
+    """As an older version did, or another program that brought the event to rest."""
+    with inbox.db.transaction() as tx:
+        tx.execute("UPDATE _brant_inbox_order SET open = 1 WHERE event_id = ?", [event_id])
+
+
+@pytest.mark.parametrize("way", ["shared", "alone"])
+@pytest.mark.guarantee("G34")
+def test_an_event_at_rest_does_not_hold_its_key_up(inbox: brant.Inbox, endpoint: Endpoint, way: str) -> None:
+    seen: list[str | None] = []
+
+    async def waits(event: Event, tx: Tx) -> None:
+        seen.append(event.provider_event_id)
+
+    endpoint.add_handler(waits if way == "alone" else lambda event, tx: seen.append(event.provider_event_id))
+    first = put(endpoint, "a1", "a")
+    work(inbox)
+    leave_open(inbox, first)
+    put(endpoint, "a2", "a")
+    work(inbox)
+    assert (seen, jobs(inbox)) == (["a1", "a2"], 0)
+
+
+@pytest.mark.guarantee("G34")
+def test_events_that_are_done_when_they_are_stored_hold_no_key_up(inbox: brant.Inbox) -> None:
+    bridge = receive_bridge(inbox, BRIDGE_SECRET, node="here", ordering_key="provider")
+    sender = BrantNode(node="there")
+
+    def come(offset: int) -> int:
+        event = {"offset": offset, "key": None, "created_at": 1.0, "payload": offset}
+        sent = {"type": "brant.events", "node": "there", "topic": "t", "events": [event]}
+        now = inbox.db.clock.now()
+        request = sender.sign(json.dumps(sent).encode(), BRIDGE_SECRET, now, event_id=f"b{offset}")
+        return bridge.receive(request.body, request.headers.pairs).event_ids[0]
+
+    ids = [come(offset) for offset in (1, 2, 3)]
+    assert jobs(inbox) == 0
+    assert inbox.db.query("SELECT event_id FROM _brant_inbox_order WHERE open = 1") == []
+    bridge.add_handler(lambda event, tx: None)
+    inbox.replay(ids[2])
+    assert work(inbox) == {"success": 1}
+    assert (status(inbox, ids[2]), jobs(inbox)) == ("handled", 0)

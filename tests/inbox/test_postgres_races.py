@@ -13,9 +13,10 @@ import pytest
 
 import brant
 import brant.opening
-from brant.inbox import Endpoint, Event, RetentionPolicy
+from brant.inbox import Endpoint, Event, RetentionPolicy, RetryPolicy
 from brant.inbox.tables import statements
 from brant.testing import FakeClock
+from tests.inbox.blocked import wait_until_blocked
 from tests.inbox.tiny import dead_jobs, jobs, send, signed, status, tiny, work
 from tests.servers import Server
 from tests.waiting import PATIENCE_S, in_thread
@@ -109,6 +110,24 @@ def test_an_event_that_comes_while_the_one_before_it_ends_is_not_left_behind(inb
     assert [event.status for event in inbox.list_events()] == ["handled", "handled"]
 
 
+def test_an_event_that_comes_while_the_queue_gives_the_one_before_it_up_is_not_left_behind(
+    inbox: brant.Inbox, path: str, clock: FakeClock
+) -> None:
+    endpoint = tiny(inbox, ordering_key="provider", retry=RetryPolicy(max_attempts=1))
+    endpoint.add_handler(lambda event, tx: None)
+    first, second = body_of("first", "x"), body_of("second", "x")
+    endpoint.receive(first, signed(first))
+    assert inbox.jobs.queue.claim_one("crashes") is not None
+    clock.advance(61)
+    with servers(inbox, path, 1, ordering_key="provider") as [elsewhere]:
+        with elsewhere.inbox.db.transaction() as coming:
+            elsewhere.inbox.ingest("in", second, tx=coming)
+            handling = in_thread(work, inbox)
+            wait_until_blocked(path)
+        handling.result(PATIENCE_S)
+    assert [event.status for event in inbox.list_events()] == ["handled", "dead"]
+
+
 def test_what_is_kept_of_invalid_requests_stays_within_its_bounds(inbox: brant.Inbox, path: str) -> None:
     tiny(inbox, max_orphans=5)
     with servers(inbox, path, max_orphans=5) as crew:
@@ -150,13 +169,6 @@ def test_a_redelivery_of_what_is_just_being_deleted_is_known(inbox: brant.Inbox,
         received = waiting.result(PATIENCE_S)
     assert (received.status_code, received.duplicate, received.event_ids) == (204, True, (old,))
     assert (inbox.list_events(), jobs(inbox)) == ([], 0)
-
-
-def wait_until_blocked(path: str) -> None:
-    """Until some transaction waits for another one."""
-    asked = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    with psycopg.connect(path, autocommit=True) as looking:
-        assert any(looking.execute(asked).fetchone() for _ in range(50_000))
 
 
 def test_retention_beside_receiving_loses_no_delivery_and_runs_nothing_twice(inbox: brant.Inbox, path: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import weakref
 from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from brant.arguments import seconds, storable
 from brant.errors import BrantError, ClaimLost, DatabaseBusy, InvalidValue, TransactionError
 from brant.inbox.endpoints import Handler, RetryPolicy
+from brant.inbox.inboxes import any_inbox, inbox_for
 from brant.inbox.records import Event
 from brant.inbox.retention import RetentionPolicy
 from brant.inbox.tables import QUEUE, RETENTION_QUEUE, is_deadlock, row, rows, run
@@ -33,30 +33,14 @@ _DEFAULT_POLICY = RetryPolicy()
 ALERTS = "brant.inbox.dead"  # the channel that hears of each event that a handler could not handle
 _AT_REST = ("handled", "ignored")
 
-# The inboxes of this process. Weak on both sides: an Inbox holds its Database.
-_inboxes: weakref.WeakKeyDictionary[Database, weakref.ref[Inbox]] = weakref.WeakKeyDictionary()
-
-
-def enter(inbox: Inbox) -> None:
-    """Have the jobs of its database go to this inbox."""
-    _inboxes[inbox.db] = weakref.ref(inbox)
-
-
-def inbox_of(context: TaskContext) -> Inbox:
-    found = _inboxes.get(context.job.queue.db)
-    inbox = None if found is None else found()
-    if inbox is None:
-        # A worker that works on the queue for other reasons: the job waits for one that has the inbox.
-        raise Snooze(_NOT_HERE_PAUSE_S)
-    return inbox
-
 
 def dispatch(payload: object) -> None:
     """The function of the inbox's queue."""
     context = current_task()
     match payload:
         case {"event_id": int(event_id), **others} if not isinstance(event_id, bool):
-            Dispatch(inbox_of(context), context, event_id, others.get("delivery_id")).run()
+            inbox = _required(inbox_for(context.job.queue.db, event_id))
+            Dispatch(inbox, context, event_id, others.get("delivery_id")).run()
         case _:
             raise Dead("the job names no event of the inbox")
 
@@ -64,7 +48,7 @@ def dispatch(payload: object) -> None:
 def take_care(payload: object) -> None:
     """The function of the queue that the schedules of the inbox write to."""
     context = current_task()
-    inbox = inbox_of(context)
+    inbox = _required(any_inbox(context.job.queue.db))
     match payload:
         case {"kind": "recovery"}:
             inbox.recover()
@@ -72,6 +56,13 @@ def take_care(payload: object) -> None:
             inbox.retain(*(RetentionPolicy(**policy) for policy in policies), stop=lambda: context.cancelled)
         case _:
             raise InvalidValue("the job asks for no care that the inbox knows")
+
+
+def _required(inbox: Inbox | None) -> Inbox:
+    if inbox is None:
+        # A worker that works on the queue for other reasons: the job waits for one that has the inbox.
+        raise Snooze(_NOT_HERE_PAUSE_S)
+    return inbox
 
 
 def tasks() -> list[TaskSpec]:
@@ -145,6 +136,7 @@ class Dispatch:
     def _run_shared(self, tx: Transaction) -> None:
         event = self._found_in(tx)
         if event is None:
+            self._inbox.jobs.leave(tx, self._event_id)
             return
         handler = self._handler_of(event)
         if handler is not None and not self._inbox.paces.is_quick(handler):
@@ -161,9 +153,14 @@ class Dispatch:
                 self._inbox.paces.is_unfit(self._handler)
                 self._give_back(tx)
             case _AtRest():
-                self._job.ack(tx=tx)
+                self._ack_at_rest(tx)
             case _:
                 self._book_in(tx, error)
+
+    def _ack_at_rest(self, tx: Transaction) -> None:
+        # Another program that brought it to rest knows nothing of ordering keys: the event would hold its own for ever.
+        self._inbox.jobs.leave(tx, self._event_id)
+        self._job.ack(tx=tx)
 
     def _give_back(self, tx: Transaction) -> None:
         self._settled_as("release", "to be run in a transaction of its own")
@@ -183,8 +180,8 @@ class Dispatch:
                 self._book_in(tx, error)
 
     def _ack(self) -> None:
-        with self._context.transaction():
-            pass
+        with self._context.transaction() as tx:
+            self._inbox.jobs.leave(tx, self._event_id)
 
     def _handler_of(self, event: Event) -> Handler | None:
         endpoint = self._inbox.endpoints.get(event.endpoint)
@@ -243,23 +240,28 @@ class Dispatch:
     def _book_in(self, tx: Transaction, error: BaseException) -> None:
         """Where the claim is lost, nothing is booked: the end of the transaction says so."""
         text = _text_of(error)
-        outcome = self._missing(error) or outcome_of(error) or Retry(None, text)
+        outcome = self._missing(tx, error) or outcome_of(error) or Retry(None, text)
         found = row(tx, "event_to_change", self._event_id)
         if found is None or found["status"] in _AT_REST:
-            self._job.ack(tx=tx)
+            self._ack_at_rest(tx)
         else:
             self._settle(tx, outcome, text, found["attempt_count"] + 1)
 
-    def _missing(self, error: BaseException) -> Outcome | None:
+    def _missing(self, tx: Transaction, error: BaseException) -> Outcome | None:
         """For what nobody here can handle. An endpoint that this process does not have may be another one's."""
         match error:
             case _NoHandler():
                 return Dead(str(error))
             case _NotHere():
-                age_s = self._inbox.db.clock.now() - self._job.created_at
-                is_given_up = age_s > _LONGEST_NOT_HERE_S
-                return Dead(str(error)) if is_given_up else Snooze(max(1, min(age_s // 10, _NOT_HERE_PAUSE_S)))
+                missed_s = self._inbox.db.clock.now() - self._last_sign(tx)
+                is_given_up = missed_s > _LONGEST_NOT_HERE_S
+                return Dead(str(error)) if is_given_up else Snooze(max(1, min(missed_s // 10, _NOT_HERE_PAUSE_S)))
         return None
+
+    def _last_sign(self, tx: Transaction) -> float:
+        """Until when some worker may have had the endpoint: another one has tried the event, or none was up."""
+        tried_at = rows(tx, "last_attempt_at", self._event_id)[0]["attempted_at"] or 0
+        return max(self._job.created_at, tried_at, self._inbox.made_at)
 
     def _settle(self, tx: Transaction, outcome: Outcome, text: str, attempts: int) -> None:
         match outcome:

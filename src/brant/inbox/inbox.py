@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from brant.arguments import label, seconds
 from brant.errors import InvalidValue
-from brant.inbox import dispatch
+from brant.inbox import dispatch, inboxes
 from brant.inbox.endpoints import MEGABYTE, Endpoint, OrderingKey, RetryPolicy, Verify, settings_of
 from brant.inbox.jobs import Jobs
 from brant.inbox.operate import Operations
@@ -43,7 +43,8 @@ class Inbox(Operations, Retention, Receiving):
         prepare(db)
         self.jobs = Jobs(db, self._lease_s, self._attempts_of)
         self.paces = Paces()
-        dispatch.enter(self)
+        self.made_at = db.clock.now()
+        inboxes.enter(self)
 
     def __repr__(self) -> str:
         return f"Inbox({self.db!r})"

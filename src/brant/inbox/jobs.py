@@ -60,7 +60,7 @@ class Jobs:
             self._advance(tx, ordered["endpoint_id"], ordered["ordering_key"])
 
     def leave(self, tx: Transaction, event_id: int) -> None:
-        """As `finish`, for an event that is to be deleted: those that have long come to rest held nobody up."""
+        """As `finish`, for an event that is deleted or found at rest: one that has long left its key held nobody up."""
         ordered = row(tx, "order_of", event_id)
         if ordered is not None and ordered["open"]:
             self.finish(tx, event_id)

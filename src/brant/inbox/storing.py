@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brant.inbox.providers.base import Incoming
 from brant.inbox.records import Received
@@ -66,6 +67,18 @@ class Parcel:
         counted = self.refusal is not None or self.is_invalid or endpoint.settings.rate_limit is not None
         return [order_of(endpoint.id, key) for key in keys] + ([refusals_of(endpoint.id)] if counted else [])
 
+    def without_content(self) -> Parcel:
+        return replace(self, headers_json="{}", query_json="{}", body=b"")
+
+
+class _Stored(NamedTuple):
+    """The event of an item. One that is gone has left its key."""
+
+    event_id: int
+    is_new: bool = False
+    is_present: bool = True
+    is_erased: bool = False
+
 
 class _Paused(Exception):
     """The endpoint takes nothing for the time being."""
@@ -121,26 +134,27 @@ class Store:
 
     def _accept(self, tx: Transaction, parcel: Parcel, starting: Starting, now: int) -> Received:
         stored = [self._store_event(tx, parcel, item, starting, now) for item in parcel.items]
-        present = [event_id for event_id, _, is_present in stored if is_present]
-        delivery_id = self._insert_delivery(tx, parcel, present[0] if present else None, now)
+        first = next((each.event_id for each in stored if each.is_present), None)
+        # What was erased must not come back with a redelivery.
+        kept = parcel.without_content() if any(each.is_erased for each in stored) else parcel
+        delivery_id = self._insert_delivery(tx, kept, first, now)
         if len(stored) > 1:
-            for position, (event_id, is_new, _) in enumerate(stored):
-                run(tx, "note_batch_item", delivery_id, position, event_id, not is_new)
+            for position, each in enumerate(stored):
+                if not each.is_present:
+                    continue  # no event will ever be deleted with which the note would go
+                run(tx, "note_batch_item", delivery_id, position, each.event_id, not each.is_new)
         settings = parcel.endpoint.settings
         wanted = None if settings.provider is None else settings.provider.accepted
         return Received(
             settings.success_status if wanted is None else wanted.status,
             delivery_id=delivery_id,
-            event_ids=tuple(event_id for event_id, _, _ in stored),
-            duplicate=not any(is_new for _, is_new, _ in stored),
+            event_ids=tuple(each.event_id for each in stored),
+            duplicate=not any(each.is_new for each in stored),
             body=b"" if wanted is None else wanted.body,
             content_type=None if wanted is None else wanted.content_type,
         )
 
-    def _store_event(
-        self, tx: Transaction, parcel: Parcel, item: Item, starting: Starting, now: int
-    ) -> tuple[int, bool, bool]:
-        """The event's id, whether it is new, and whether it is still there: one that is gone has left its key."""
+    def _store_event(self, tx: Transaction, parcel: Parcel, item: Item, starting: Starting, now: int) -> _Stored:
         endpoint, incoming = parcel.endpoint, item.incoming
         inserted = row(
             tx,
@@ -164,14 +178,16 @@ class Store:
             if known is None:
                 # It was deleted between the two: now there is its tombstone, or it is new again.
                 return self._store_event(tx, parcel, item, starting, now)
-            return known["id"], False, bool(known["present"])
+            # By a statement of its own: the one before may have waited for whoever erases it, and sees what was then.
+            is_erased = row(tx, "is_erased", known["id"]) is not None
+            return _Stored(known["id"], is_present=bool(known["present"]), is_erased=is_erased)
         event_id: int = inserted["id"]
         if item.filtered:
             run(tx, "insert_attempt", event_id, now, "ignored", FILTERED, 0)
         else:
             starting.add(endpoint.id, event_id, item.ordering_key)
             self._publish(tx, parcel, item, event_id, now)
-        return event_id, True, True
+        return _Stored(event_id, is_new=True)
 
     def _publish(self, tx: Transaction, parcel: Parcel, item: Item, event_id: int, now: int) -> None:
         topic = parcel.endpoint.settings.publish_to
@@ -221,6 +237,7 @@ class Store:
                 if count <= settings.max_orphans and size <= settings.max_orphan_bytes:
                     break
                 run(tx, "delete_delivery", old["id"])
+                run(tx, "delete_batches", json.dumps([old["id"]]))
                 count, size = count - 1, size - old["bytes"]
         return self._insert_delivery(tx, parcel, None, now)
 

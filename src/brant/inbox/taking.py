@@ -33,4 +33,6 @@ class TakingStore(Store):
                 self._jobs.drop(tx, event_id)
                 run(tx, "mark_handled", event_id, 1, now)
                 run(tx, "insert_attempt", event_id, now, "handled", None, 0)
+                if item.ordering_key is not None:
+                    self._jobs.finish(tx, event_id)
         return answer

@@ -6,6 +6,11 @@ SELECT
 FROM brant.knocker_events AS e JOIN brant.knocker_endpoints AS n ON n.id = e.endpoint_id
 WHERE e.id = ?1
 
+-- name: endpoint_of_event
+SELECT n.name AS endpoint, e.event_type
+FROM brant.knocker_events AS e JOIN brant.knocker_endpoints AS n ON n.id = e.endpoint_id
+WHERE e.id = ?1
+
 -- As it is when nobody else is at work on it, and until this transaction ends.
 -- name: event_to_change
 SELECT id, endpoint_id, status, attempt_count, last_error FROM brant.knocker_events WHERE id = ?1 FOR NO KEY UPDATE
@@ -24,6 +29,9 @@ UPDATE brant.knocker_events SET status = ?2, attempt_count = attempt_count + ?3,
 
 -- name: insert_attempt
 INSERT INTO brant.knocker_attempts (event_id, attempted_at, outcome, error, duration_ms) VALUES (?1, ?2, ?3, ?4, ?5)
+
+-- name: last_attempt_at
+SELECT max(attempted_at) AS attempted_at FROM brant.knocker_attempts WHERE event_id = ?1
 
 -- name: reset_event
 UPDATE brant.knocker_events SET status = 'received', attempt_count = 0, handled_at = NULL, last_error = NULL

@@ -16,7 +16,11 @@ SELECT e.id, e.body_blob AS body FROM brant.knocker_events AS e
 WHERE e.endpoint_id = ?1 AND e.status = ?2 AND e.received_at < ?3 AND {{settled_at}} < ?3
     AND NOT EXISTS (SELECT 1 FROM brant._brant_inbox_erased AS x WHERE x.event_id = e.id)
 ORDER BY e.received_at, e.id LIMIT ?4
-FOR NO KEY UPDATE OF e SKIP LOCKED
+FOR UPDATE OF e SKIP LOCKED
+
+-- As it is when nobody else is at work on it, nor stores a redelivery; and until this transaction ends.
+-- name: event_to_erase
+SELECT id, status, body_blob AS body FROM brant.knocker_events WHERE id = ?1 FOR UPDATE
 
 -- name: count_prunable_events
 SELECT count(*) AS count FROM brant.knocker_events AS e
@@ -53,6 +57,11 @@ WHERE d.event_id = ?1 AND EXISTS (
 -- name: delete_batch_items
 DELETE FROM brant._brant_inbox_batches WHERE event_id = ?1
 
+-- Of an array of deliveries.
+-- name: delete_batches
+DELETE FROM brant._brant_inbox_batches WHERE delivery_id
+    = ANY (ARRAY(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(?1 AS json))))
+
 -- name: delete_deliveries
 DELETE FROM brant.knocker_deliveries WHERE event_id = ?1 RETURNING id
 
@@ -71,12 +80,15 @@ DELETE FROM brant.knocker_events WHERE id = ?1
 -- name: erase_event
 UPDATE brant.knocker_events SET body_blob = '', headers_json = '{}', query_json = '{}' WHERE id = ?1
 
+-- Those that still have some.
 -- name: erase_deliveries
 UPDATE brant.knocker_deliveries SET body_blob = '', headers_json = '{}', query_json = '{}'
 WHERE id IN (
-    SELECT id FROM brant.knocker_deliveries WHERE event_id = ?1
-    UNION SELECT delivery_id FROM brant._brant_inbox_batches WHERE event_id = ?1
-)
+        SELECT id FROM brant.knocker_deliveries WHERE event_id = ?1
+        UNION SELECT delivery_id FROM brant._brant_inbox_batches WHERE event_id = ?1
+    )
+    AND (length(body_blob) > 0 OR headers_json <> '{}' OR query_json <> '{}')
+RETURNING id
 
 -- name: note_erased
 INSERT INTO brant._brant_inbox_erased (event_id, erased_at, body_sha256, body_bytes) VALUES (?1, ?2, ?3, ?4)

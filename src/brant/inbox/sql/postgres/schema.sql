@@ -240,20 +240,66 @@ BEGIN
 END
 $function$
 
--- Whoever makes a dead letter of an event's job, in whatever language, the event says so in the same commit.
--- name: make_50_dead_in_step
+-- Gives the next event of a key a job, unless one of the key has one. As for whoever else does so, the key is held: who
+-- receives at this moment sees either the job that dies or the one that follows.
+-- name: make_50_next_of_key
+CREATE OR REPLACE FUNCTION brant._brant_inbox_next_of_key(of_endpoint bigint, key text, attempts bigint, at double precision)
+RETURNS void LANGUAGE plpgsql AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(
+        'order:' || of_endpoint || ':' || key, CAST(CAST(CAST('brant._brant_meta' AS regclass) AS oid) AS bigint)
+    ));
+    IF EXISTS (
+        SELECT 1 FROM brant._brant_inbox_order AS other
+        JOIN brant._honker_live AS job
+            ON job.queue = 'knocker.events' AND brant._brant_inbox_event_of(job.payload) = other.event_id
+        WHERE other.endpoint_id = of_endpoint AND other.ordering_key = key AND other.open = 1
+    ) THEN
+        RETURN;
+    END IF;
+    INSERT INTO brant._honker_live (queue, payload, run_at, max_attempts, created_at)
+    SELECT
+        'knocker.events',
+        '{"event_id": ' || event_id || COALESCE(', "delivery_id": ' || delivery_id, '') || '}',
+        at, GREATEST(attempts, 1), at
+    FROM brant._brant_inbox_order
+    WHERE endpoint_id = of_endpoint AND ordering_key = key AND open = 1
+    ORDER BY event_id LIMIT 1;
+END
+$function$
+
+-- Whoever makes a dead letter of an event's job, in whatever language, in the same commit the event says so, those who
+-- listen are told, and the next event of its key gets a job. Where the inbox itself has done all that, nothing is left
+-- to do here. In one piece, the channel's beginning would be taken for the schema.
+-- name: make_51_dead_in_step
 CREATE OR REPLACE FUNCTION brant._brant_inbox_dead_in_step() RETURNS trigger LANGUAGE plpgsql AS $function$
 DECLARE
     dead bigint := brant._brant_inbox_event_of(NEW.payload);
     reason text := COALESCE(NEW.last_error, 'the job became a dead letter');
+    own record;
 BEGIN
     UPDATE brant.knocker_events SET status = 'dead', attempt_count = NEW.attempts, last_error = reason
     WHERE id = dead AND status IN ('received', 'processing', 'failed');
     IF FOUND THEN
         INSERT INTO brant.knocker_attempts (event_id, attempted_at, outcome, error, duration_ms)
         VALUES (dead, floor(NEW.died_at), 'dead', reason, 0);
+        INSERT INTO brant._honker_notifications (channel, payload, created_at)
+        SELECT
+            'brant' || '.inbox.dead',
+            json_build_object(
+                'event_id', e.id, 'endpoint', n.name, 'event_type', e.event_type, 'error', left(reason, 2000)
+            ),
+            NEW.died_at
+        FROM brant.knocker_events AS e JOIN brant.knocker_endpoints AS n ON n.id = e.endpoint_id
+        WHERE e.id = dead;
+        PERFORM brant._brant_ring();
     END IF;
-    UPDATE brant._brant_inbox_order SET open = 0 WHERE event_id = dead AND open = 1;
+    UPDATE brant._brant_inbox_order SET open = 0 WHERE event_id = dead AND open = 1
+    RETURNING endpoint_id, ordering_key INTO own;
+    IF FOUND THEN
+        PERFORM brant._brant_inbox_next_of_key(own.endpoint_id, own.ordering_key, NEW.max_attempts, NEW.died_at);
+        PERFORM brant._brant_ring();
+    END IF;
     RETURN NULL;
 END
 $function$
@@ -278,14 +324,15 @@ CREATE OR REPLACE VIEW brant.inbox_attempts AS
 SELECT id, event_id, to_timestamp(attempted_at) AS attempted_at, outcome, error, duration_ms
 FROM brant.knocker_attempts
 
--- The last: where it is, all are.
 -- name: make_90_trigger
 CREATE OR REPLACE TRIGGER _brant_inbox_dead_in_step AFTER INSERT ON brant._honker_dead
 FOR EACH ROW WHEN (NEW.queue = 'knocker.events') EXECUTE FUNCTION brant._brant_inbox_dead_in_step()
 
+-- Where the last that is made is as this version makes it, all are.
 -- name: is_prepared
-SELECT 1 AS found FROM pg_trigger
+SELECT 1 AS found FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid
 WHERE tgrelid = to_regclass('brant._honker_dead') AND tgname = '_brant_inbox_dead_in_step'
+    AND strpos(prosrc, '_honker_notifications') > 0
 
 -- name: has_events_table
 SELECT 1 AS found WHERE to_regclass('brant.knocker_events') IS NOT NULL

@@ -13,6 +13,10 @@ WHERE e.endpoint_id = ?1 AND e.status = ?2 AND e.received_at < ?3 AND {{settled_
     AND NOT EXISTS (SELECT 1 FROM _brant_inbox_erased AS x WHERE x.event_id = e.id)
 ORDER BY e.received_at, e.id LIMIT ?4
 
+-- As it is when nobody else is at work on it, nor stores a redelivery; and until this transaction ends.
+-- name: event_to_erase
+SELECT id, status, body_blob AS body FROM knocker_events WHERE id = ?1
+
 -- name: count_prunable_events
 SELECT count(*) AS count FROM knocker_events AS e
 WHERE e.endpoint_id = ?1 AND e.status = ?3 AND e.received_at < ?2 AND {{settled_at}} < ?2
@@ -46,6 +50,10 @@ WHERE event_id = ?1 AND EXISTS (
 -- name: delete_batch_items
 DELETE FROM _brant_inbox_batches WHERE event_id = ?1
 
+-- Of an array of deliveries.
+-- name: delete_batches
+DELETE FROM _brant_inbox_batches WHERE delivery_id IN (SELECT value FROM json_each(?1))
+
 -- name: delete_deliveries
 DELETE FROM knocker_deliveries WHERE event_id = ?1 RETURNING id
 
@@ -64,12 +72,15 @@ DELETE FROM knocker_events WHERE id = ?1
 -- name: erase_event
 UPDATE knocker_events SET body_blob = x'', headers_json = '{}', query_json = '{}' WHERE id = ?1
 
+-- Those that still have some.
 -- name: erase_deliveries
 UPDATE knocker_deliveries SET body_blob = x'', headers_json = '{}', query_json = '{}'
 WHERE id IN (
-    SELECT id FROM knocker_deliveries WHERE event_id = ?1
-    UNION SELECT delivery_id FROM _brant_inbox_batches WHERE event_id = ?1
-)
+        SELECT id FROM knocker_deliveries WHERE event_id = ?1
+        UNION SELECT delivery_id FROM _brant_inbox_batches WHERE event_id = ?1
+    )
+    AND (length(body_blob) > 0 OR headers_json <> '{}' OR query_json <> '{}')
+RETURNING id
 
 -- name: note_erased
 INSERT OR REPLACE INTO _brant_inbox_erased (event_id, erased_at, body_sha256, body_bytes) VALUES (?1, ?2, ?3, ?4)

@@ -190,25 +190,64 @@ CREATE TABLE IF NOT EXISTS _brant_inbox_erased (
     body_bytes INTEGER NOT NULL
 )
 
--- Whoever makes a dead letter of an event's job, in whatever language, the event says so in the same commit.
--- name: make_50_dead_in_step
-CREATE TRIGGER IF NOT EXISTS _brant_inbox_dead_in_step AFTER INSERT ON _honker_dead
+-- As older versions made it.
+-- name: make_50_no_older_trigger
+DROP TRIGGER IF EXISTS _brant_inbox_dead_in_step
+
+-- Whoever makes a dead letter of an event's job, in whatever language, in the same commit the event says so, those who
+-- listen are told, and the next event of its key gets a job. Where the inbox itself has done all that, nothing is left
+-- to do here. The plus takes the column's type away, which would keep the index on the payloads from being used.
+-- name: make_51_dead_in_step
+CREATE TRIGGER _brant_inbox_dead_in_step AFTER INSERT ON _honker_dead
 WHEN NEW.queue = 'knocker.events' AND json_valid(NEW.payload)
 BEGIN
     INSERT INTO knocker_attempts (event_id, attempted_at, outcome, error, duration_ms)
     SELECT id, NEW.died_at, 'dead', COALESCE(NEW.last_error, 'the job became a dead letter'), 0
     FROM knocker_events
     WHERE id = json_extract(NEW.payload, '$.event_id') AND status IN ('received', 'processing', 'failed');
+    INSERT INTO _honker_notifications (channel, payload, created_at)
+    SELECT
+        'brant.inbox.dead',
+        json_object(
+            'event_id', e.id, 'endpoint', n.name, 'event_type', e.event_type,
+            'error', COALESCE(substr(NEW.last_error, 1, 2000), 'the job became a dead letter')
+        ),
+        NEW.died_at
+    FROM knocker_events AS e JOIN knocker_endpoints AS n ON n.id = e.endpoint_id
+    WHERE e.id = json_extract(NEW.payload, '$.event_id') AND e.status IN ('received', 'processing', 'failed');
     UPDATE knocker_events
     SET status = 'dead',
         attempt_count = NEW.attempts,
         last_error = COALESCE(NEW.last_error, 'the job became a dead letter')
     WHERE id = json_extract(NEW.payload, '$.event_id') AND status IN ('received', 'processing', 'failed');
-    UPDATE _brant_inbox_order SET open = 0 WHERE event_id = json_extract(NEW.payload, '$.event_id');
+    INSERT INTO _honker_live (queue, payload, run_at, max_attempts, created_at)
+    SELECT
+        'knocker.events',
+        CASE
+            WHEN following.delivery_id IS NULL THEN json_object('event_id', following.event_id)
+            ELSE json_object('event_id', following.event_id, 'delivery_id', following.delivery_id)
+        END,
+        NEW.died_at, max(NEW.max_attempts, 1), NEW.died_at
+    FROM _brant_inbox_order AS own
+    JOIN _brant_inbox_order AS following
+        ON following.endpoint_id = own.endpoint_id AND following.ordering_key = own.ordering_key
+    WHERE own.event_id = json_extract(NEW.payload, '$.event_id') AND own.open = 1
+        AND following.open = 1 AND following.event_id <> own.event_id
+        AND NOT EXISTS (
+            SELECT 1 FROM _brant_inbox_order AS other
+            JOIN _honker_live AS job
+                ON CASE WHEN json_valid(job.payload) THEN json_extract(job.payload, '$.event_id') END = +other.event_id
+            WHERE job.queue IS 'knocker.events' AND other.open = 1 AND other.event_id <> own.event_id
+                AND other.endpoint_id = own.endpoint_id AND other.ordering_key = own.ordering_key
+        )
+    ORDER BY following.event_id LIMIT 1;
+    UPDATE _brant_inbox_order SET open = 0 WHERE event_id = json_extract(NEW.payload, '$.event_id') AND open = 1;
 END
 
+-- Where the last that is made is as this version makes it, all are.
 -- name: is_prepared
-SELECT 1 AS found FROM sqlite_schema WHERE type = 'trigger' AND name = '_brant_inbox_dead_in_step'
+SELECT 1 AS found FROM sqlite_schema
+WHERE type = 'trigger' AND name = '_brant_inbox_dead_in_step' AND instr(sql, '_honker_notifications')
 
 -- name: has_events_table
 SELECT 1 AS found FROM sqlite_schema WHERE type = 'table' AND name = 'knocker_events'
