@@ -12,7 +12,7 @@ from brant.inbox.providers.base import Answer, Incoming, Provider, body_key
 from brant.inbox.records import Received
 from brant.inbox.request import Request, fields
 from brant.inbox.storing import Item, Parcel
-from brant.inbox.verification import INVALID, UNVERIFIED, Verification, identify, verify
+from brant.inbox.verification import INVALID, UNVERIFIED, Verification, first_of, identify, verify
 
 if TYPE_CHECKING:
     from brant.inbox.endpoints import Endpoint, EndpointSettings
@@ -21,6 +21,8 @@ _logger = logging.getLogger("brant.inbox")
 R = TypeVar("R")
 _RETRY_AFTER_S = 30
 _MOST_HEADERS = 1000
+# Characters of headers and query that a batch may store: each of its events has them.
+_MOST_COPIED = 64 * 1024 * 1024
 _NOT_HERE = "the endpoint is not registered in this process"
 
 
@@ -53,15 +55,19 @@ def judged(endpoint: Endpoint, request: Request, facts: Facts, now: float) -> Pa
 
 def parcel_of(endpoint: Endpoint, request: Request, facts: Facts, verdict: Verification) -> Parcel:
     """A request with its verdict, ready to be stored."""
-    settings = endpoint.settings
-    found = [_named(incoming, facts) for incoming in _incoming(settings, request)]
-    items = [] if verdict.state == INVALID else [_item(settings, request, incoming) for incoming in found]
+    settings, is_invalid = endpoint.settings, verdict.state == INVALID
+    found = [_named(incoming, facts) for incoming in _incoming(settings, request, only_first=is_invalid)]
+    items = [] if is_invalid else [_item(settings, request, incoming) for incoming in found]
     redaction = settings.redaction
+    headers_json = redaction.as_json(request.headers.pairs)
+    query_json = redaction.as_json(fields(request.query)) if request.query else "{}"
+    if len(items) > 1 and len(items) * (len(headers_json) + len(query_json)) > _MOST_COPIED:
+        return Parcel.refused(endpoint, Received(431, reason="the headers are too large for so many events"))
     return Parcel(
         endpoint=endpoint,
         method=storable(request.method)[:32],
-        headers_json=redaction.as_json(request.headers.pairs),
-        query_json=redaction.as_json(fields(request.query)) if request.query else "{}",
+        headers_json=headers_json,
+        query_json=query_json,
         body=request.body,
         signature_valid={INVALID: 0, UNVERIFIED: None}.get(verdict.state, 1),
         signature_error=verdict.reason,
@@ -122,13 +128,15 @@ def _verdict(settings: EndpointSettings, request: Request, now: float) -> Verifi
     return verify(settings.provider, request, settings.secrets or (), now)
 
 
-def _incoming(settings: EndpointSettings, request: Request) -> list[Incoming]:
+def _incoming(settings: EndpointSettings, request: Request, *, only_first: bool) -> list[Incoming]:
     if settings.identify is not None:
         found = _guarded("identify", settings.identify, request)
         several = [found] if isinstance(found, Incoming) else found
         if isinstance(several, list) and several and all(isinstance(one, Incoming) for one in several):
-            return several
-    return identify(settings.provider or _BY_BODY, request)
+            return several[:1] if only_first else several
+    provider = settings.provider or _BY_BODY
+    # Of what was refused one is enough: nobody makes this process build thousands of events without a signature.
+    return [first_of(provider, request)] if only_first else identify(provider, request)
 
 
 def _named(incoming: Incoming, facts: Facts) -> Incoming:

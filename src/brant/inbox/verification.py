@@ -10,7 +10,7 @@ from brant.inbox.providers.base import CannotVerify, Incoming, Provider, body_ke
 from brant.inbox.request import BodyError, Request
 from brant.inbox.secrets import Secrets, SecretUnavailable
 
-__all__ = ["INVALID", "UNVERIFIED", "VERIFIED", "Verification", "identify", "safe_reason", "verify"]
+__all__ = ["INVALID", "UNVERIFIED", "VERIFIED", "Verification", "first_of", "identify", "safe_reason", "verify"]
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 _LONGEST_REASON = 200
@@ -62,6 +62,14 @@ def identify(provider: Provider, request: Request) -> list[Incoming]:
     except Exception:
         found = []
     return found or [Incoming(dedupe_key=body_key(request.body))]
+
+
+def first_of(provider: Provider, request: Request) -> Incoming:
+    """The first of what `identify` finds, without the others being made."""
+    try:
+        return provider.first_event(request)
+    except Exception:
+        return Incoming(dedupe_key=body_key(request.body))
 
 
 def safe_reason(text: str) -> str:

@@ -101,6 +101,10 @@ class Provider:
             found = []
         return found or [Incoming(dedupe_key=body_key(request.body))]
 
+    def first_event(self, request: Request) -> Incoming:
+        """The first of `events`, which names a request that is refused: not all of them need be made for that."""
+        return self.events(request)[0]
+
     def read_events(self, request: Request) -> list[Incoming]:
         """What a subclass knows of the request's events; without that, the same body is the same event."""
         return [Incoming(dedupe_key=body_key(request.body))]
