@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from brant.arguments import storable
-from brant.inbox.providers.base import Answer, Incoming, Provider, body_key
+from brant.inbox.providers.base import Answer, Incoming, Provider, request_key
 from brant.inbox.records import Received
 from brant.inbox.request import Request, fields
 from brant.inbox.storing import Item, Parcel
@@ -134,7 +134,7 @@ def _incoming(settings: EndpointSettings, request: Request, *, only_first: bool)
         several = [found] if isinstance(found, Incoming) else found
         if isinstance(several, list) and several and all(isinstance(one, Incoming) for one in several):
             return several[:1] if only_first else several
-    provider = settings.provider or _BY_BODY
+    provider = settings.provider or _BY_REQUEST
     # Of what was refused one is enough: nobody makes this process build thousands of events without a signature.
     return [first_of(provider, request)] if only_first else identify(provider, request)
 
@@ -178,13 +178,13 @@ def _stored_text(value: object) -> str | None:
     return None if value is None or value == "" else storable(str(value)).replace("\0", "\\x00")
 
 
-class _ByBody(Provider):
-    """Identity for endpoints without a provider: the same body is the same event."""
+class _ByRequest(Provider):
+    """Identity for endpoints without a provider: the same method, query and body are the same event."""
 
-    name = "body"
+    name = "request"
 
     def events(self, request: Request) -> list[Incoming]:
-        return [Incoming(dedupe_key=body_key(request.body))]
+        return [Incoming(dedupe_key=request_key(request))]
 
 
-_BY_BODY = _ByBody()
+_BY_REQUEST = _ByRequest()

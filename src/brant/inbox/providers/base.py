@@ -14,7 +14,17 @@ from brant.errors import InvalidValue
 from brant.inbox.providers.options import checked
 from brant.inbox.request import Headers, Request
 
-__all__ = ["Answer", "CannotVerify", "Incoming", "Provider", "Rejected", "body_key", "incoming", "key_of"]
+__all__ = [
+    "Answer",
+    "CannotVerify",
+    "Incoming",
+    "Provider",
+    "Rejected",
+    "body_key",
+    "incoming",
+    "key_of",
+    "request_key",
+]
 
 _LONGEST_KEY = 300
 _LONGEST_TEXT = 200
@@ -99,7 +109,7 @@ class Provider:
         except RecursionError:
             # What could just be read may be nested too deeply to be written again, as an item of a batch.
             found = []
-        return found or [Incoming(dedupe_key=body_key(request.body))]
+        return found or [Incoming(dedupe_key=content_key(request))]
 
     def first_event(self, request: Request) -> Incoming:
         """The first of `events`, which names a request that is refused: not all of them need be made for that."""
@@ -107,7 +117,7 @@ class Provider:
 
     def read_events(self, request: Request) -> list[Incoming]:
         """What a subclass knows of the request's events; without that, the same body is the same event."""
-        return [Incoming(dedupe_key=body_key(request.body))]
+        return [Incoming(dedupe_key=content_key(request))]
 
     def challenge(self, request: Request, secrets: Sequence[bytes], now: float) -> Answer | None:  # noqa: ARG002
         """The answer if this is a valid handshake. It checks for itself, so it can be asked before `verify`."""
@@ -181,6 +191,19 @@ def key_of(*parts: object) -> str | None:
 
 def body_key(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def request_key(request: Request) -> str | None:
+    """The same method, query and body are the same event; None for a request that says nothing, as deploy hooks do."""
+    if not request.query:
+        return body_key(request.body) if request.body else None
+    query = request.query.encode("utf-8", "surrogatepass")
+    return body_key(b"%s %d %s " % (request.method.encode("utf-8", "surrogatepass"), len(query), query) + request.body)
+
+
+def content_key(request: Request) -> str | None:
+    """As `request_key`, where the body alone is signed: else a query that anybody can add made another event of it."""
+    return body_key(request.body) if request.body else request_key(request)
 
 
 def packed(value: object) -> bytes:

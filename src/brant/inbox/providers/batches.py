@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from brant.inbox.providers.base import Incoming, Provider, body_key, incoming
+from brant.inbox.providers.base import Incoming, Provider, content_key, incoming
 from brant.inbox.request import Request
 
 
@@ -30,7 +30,7 @@ class BatchProvider(Provider):
 
     def read_whole(self, request: Request) -> Incoming:
         """The one event of a body that is no batch, or one of too many."""
-        return incoming(body_key(request.body))
+        return incoming(content_key(request))
 
     def read_events(self, request: Request) -> list[Incoming]:
         items = self.items(request)
