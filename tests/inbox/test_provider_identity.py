@@ -200,6 +200,17 @@ def test_a_type_in_a_header_counts_where_no_id_does() -> None:
     assert named == "7"
 
 
+@pytest.mark.parametrize("name", ["github", "shopify"])
+@pytest.mark.guarantee("G30")
+def test_another_event_with_an_equal_body_is_another_event(name: str) -> None:
+    body = {"id": 1, "financial_status": "paid"}
+
+    assert _key(name, body, event_type="orders/create") != _key(name, body, event_type="orders/paid")
+    assert _key(name, body, event_type="orders/paid", event_id="d1") == _key(
+        name, body, event_type="orders/paid", event_id="d2"
+    )
+
+
 def test_twilio_by_get_says_in_the_query_what_happened() -> None:
     provider = SENDERS["twilio"].provider()
     sent, delivered, again = (
