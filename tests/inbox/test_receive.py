@@ -101,41 +101,6 @@ def test_an_unverified_endpoint_says_so_in_each_delivery(inbox: brant.Inbox) -> 
     assert delivery.signature_valid is None
 
 
-def test_without_an_id_the_same_body_is_the_same_event(inbox: brant.Inbox) -> None:
-    endpoint = inbox.endpoint("open", verify="none")
-    assert [endpoint.receive(body).duplicate for body in (b"a", b"b", b"a")] == [False, False, True]
-
-
-@pytest.mark.parametrize("options", [{"verify": "none"}, {"provider": "token-header", "secrets": "s"}])
-@pytest.mark.guarantee("G30")
-def test_without_an_id_another_query_or_method_is_another_event(inbox: brant.Inbox, options: dict[str, Any]) -> None:
-    endpoint = inbox.endpoint("sms", methods=("GET", "POST"), **options)
-    sent = [("GET", b"", "n=1"), ("GET", b"", "n=2"), ("POST", b"", "n=1"), ("POST", b"{}", "n=1"), ("POST", b"{}", "")]
-    first, again = (
-        [endpoint.receive(body, {"X-Knocker-Token": "s"}, method=method, query=query) for method, body, query in sent]
-        for _ in range(2)
-    )
-    assert [each.duplicate for each in first] == [False] * 5
-    assert [each.event_ids for each in again] == [each.event_ids for each in first]
-
-
-@pytest.mark.parametrize("options", [{"verify": "none"}, {"provider": "token-header", "secrets": "s"}])
-def test_a_request_that_says_nothing_is_an_event_each_time(inbox: brant.Inbox, options: dict[str, Any]) -> None:
-    endpoint = inbox.endpoint("deploy", **options)
-    received = [endpoint.receive(b"", {"X-Knocker-Token": "s"}) for _ in range(2)]
-    assert [each.duplicate for each in received] == [False, False]
-    assert len(inbox.list_events()) == jobs(inbox) == 2
-
-
-def test_what_the_caller_says_goes_before_what_the_provider_reads(inbox: brant.Inbox) -> None:
-    received = tiny(inbox).receive(
-        BODY, signed(BODY), event_type="mine", provider_event_id="p1", provider_delivery_id="d1", dedupe_key="k1"
-    )
-    event = inbox.get_event(received.event_ids[0])
-    facts = (event.event_type, event.provider_event_id, event.provider_delivery_id, event.dedupe_key)
-    assert facts == ("mine", "p1", "d1", "k1")
-
-
 # Statuses
 
 

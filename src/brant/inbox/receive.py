@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from brant.arguments import storable
-from brant.inbox.providers.base import Answer, Incoming, Provider, request_key
+from brant.inbox.providers.base import Answer, Incoming, Provider, key_of, request_key
 from brant.inbox.records import Received
 from brant.inbox.request import Request, fields
 from brant.inbox.storing import Item, Parcel
@@ -56,7 +56,9 @@ def judged(endpoint: Endpoint, request: Request, facts: Facts, now: float) -> Pa
 def parcel_of(endpoint: Endpoint, request: Request, facts: Facts, verdict: Verification) -> Parcel:
     """A request with its verdict, ready to be stored."""
     settings, is_invalid = endpoint.settings, verdict.state == INVALID
-    found = [_named(incoming, facts) for incoming in _incoming(settings, request, only_first=is_invalid)]
+    several = _incoming(settings, request, facts, only_first=is_invalid)
+    is_batch = len(several) > 1
+    found = [_named(incoming, facts, place if is_batch else None) for place, incoming in enumerate(several)]
     items = [] if is_invalid else [_item(settings, request, incoming) for incoming in found]
     redaction = settings.redaction
     headers_json = redaction.as_json(request.headers.pairs)
@@ -128,29 +130,39 @@ def _verdict(settings: EndpointSettings, request: Request, now: float) -> Verifi
     return verify(settings.provider, request, settings.secrets or (), now)
 
 
-def _incoming(settings: EndpointSettings, request: Request, *, only_first: bool) -> list[Incoming]:
+def _incoming(settings: EndpointSettings, request: Request, facts: Facts, *, only_first: bool) -> list[Incoming]:
     if settings.identify is not None:
         found = _guarded("identify", settings.identify, request)
         several = [found] if isinstance(found, Incoming) else found
         if isinstance(several, list) and several and all(isinstance(one, Incoming) for one in several):
             return several[:1] if only_first else several
+    if settings.provider is None and facts.provider_delivery_id:
+        return [Incoming()]  # an id counts before the hash that stands in for one
     provider = settings.provider or _BY_REQUEST
     # Of what was refused one is enough: nobody makes this process build thousands of events without a signature.
     return [first_of(provider, request)] if only_first else identify(provider, request)
 
 
-def _named(incoming: Incoming, facts: Facts) -> Incoming:
-    event_id = facts.provider_event_id or incoming.event_id
-    delivery_id = facts.provider_delivery_id or incoming.delivery_id
-    key = facts.dedupe_key or facts.provider_event_id or facts.provider_delivery_id or incoming.dedupe_key
+def _named(incoming: Incoming, facts: Facts, place: int | None) -> Incoming:
+    """With what the caller says; `place` is that in a batch, None if it is alone."""
     return Incoming(
-        dedupe_key=_stored_text(key),
-        event_id=_stored_text(event_id),
-        delivery_id=_stored_text(delivery_id),
+        dedupe_key=_stored_text(_key(incoming, facts, place)),
+        event_id=_stored_text(facts.provider_event_id or incoming.event_id),
+        delivery_id=_stored_text(facts.provider_delivery_id or incoming.delivery_id),
         event_type=_stored_text(facts.event_type or incoming.event_type),
         body=incoming.body,
         ordering_key=incoming.ordering_key,
     )
+
+
+def _key(incoming: Incoming, facts: Facts, place: int | None) -> str | None:
+    """A delivery is only one of those that an event may have, so its id counts last."""
+    given = facts.dedupe_key or facts.provider_event_id
+    key = given or incoming.dedupe_key or facts.provider_delivery_id
+    if place is None or key is None or key == incoming.dedupe_key:
+        return key
+    # Said of the whole request, it would make one event of a batch.
+    return key_of(str(key), str(incoming.dedupe_key or f"#{place}"))
 
 
 def _item(settings: EndpointSettings, request: Request, incoming: Incoming) -> Item:
