@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -75,3 +76,16 @@ def test_a_key_of_the_caller_loses_no_event_of_a_batch(inbox: brant.Inbox, name:
     assert again.event_ids == first.event_ids
     by_its_own = name == "provider_delivery_id" and b"id" in body
     assert (other.event_ids == first.event_ids) == by_its_own
+
+
+@pytest.mark.parametrize("fact", ["dedupe_key", "provider_event_id", "provider_delivery_id"])
+def test_long_ids_are_told_apart_and_stored_everywhere(inbox: brant.Inbox, fact: str) -> None:
+    endpoint = inbox.endpoint("open", verify="none", ordering_key=lambda request, incoming: "o" * 50_000)
+    noise = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(500))
+    keys = (f"{noise}1", f"{noise}2", f"{noise}1")
+    received = [endpoint.receive(b"a", event_type=noise, **{fact: key}) for key in keys]
+    assert [each.status_code for each in received] == [204] * 3
+    assert [each.duplicate for each in received] == [False, False, True]
+    event = inbox.get_event(received[0].event_ids[0])
+    assert (len(event.dedupe_key or ""), len(event.event_type or "")) == (71, 200)
+    assert inbox.find_event("open", keys[0]) == inbox.get_event(received[0].event_ids[0], with_body=False)

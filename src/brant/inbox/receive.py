@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from brant.arguments import storable
-from brant.inbox.providers.base import Answer, Incoming, Provider, key_of, request_key
+from brant.inbox.providers.base import Answer, Incoming, Provider, key_of, request_key, stored_key, stored_text
 from brant.inbox.records import Received
 from brant.inbox.request import Request, fields
 from brant.inbox.storing import Item, Parcel
@@ -146,10 +146,10 @@ def _incoming(settings: EndpointSettings, request: Request, facts: Facts, *, onl
 def _named(incoming: Incoming, facts: Facts, place: int | None) -> Incoming:
     """With what the caller says; `place` is that in a batch, None if it is alone."""
     return Incoming(
-        dedupe_key=_stored_text(_key(incoming, facts, place)),
-        event_id=_stored_text(facts.provider_event_id or incoming.event_id),
-        delivery_id=_stored_text(facts.provider_delivery_id or incoming.delivery_id),
-        event_type=_stored_text(facts.event_type or incoming.event_type),
+        dedupe_key=stored_key(_key(incoming, facts, place)),
+        event_id=stored_text(facts.provider_event_id or incoming.event_id),
+        delivery_id=stored_text(facts.provider_delivery_id or incoming.delivery_id),
+        event_type=stored_text(facts.event_type or incoming.event_type),
         body=incoming.body,
         ordering_key=incoming.ordering_key,
     )
@@ -168,9 +168,9 @@ def _key(incoming: Incoming, facts: Facts, place: int | None) -> str | None:
 def _item(settings: EndpointSettings, request: Request, incoming: Incoming) -> Item:
     key, wanted = None, True
     if settings.ordering_key == "provider":
-        key = _stored_text(incoming.ordering_key)
+        key = stored_key(incoming.ordering_key)
     elif callable(settings.ordering_key):
-        key = _stored_text(_guarded("ordering_key", settings.ordering_key, request, incoming))
+        key = stored_key(_guarded("ordering_key", settings.ordering_key, request, incoming))
     if settings.filter is not None:
         # What can't be judged is run: an event too many is seen, one too few is not.
         wanted = _guarded("filter", settings.filter, request, incoming) is not False
@@ -183,11 +183,6 @@ def _guarded(what: str, function: Callable[..., R], *args: Any) -> R | None:
     except Exception:
         _logger.exception("the %s of an endpoint failed; the event is stored without it", what)
         return None
-
-
-def _stored_text(value: object) -> str | None:
-    # No NUL, which a server can't store: the key of a stream event is the same on both.
-    return None if value is None or value == "" else storable(str(value)).replace("\0", "\\x00")
 
 
 class _ByRequest(Provider):

@@ -186,7 +186,23 @@ def key_of(*parts: object) -> str | None:
     if not texts or not all(texts):
         return None
     key = "|".join(text.replace("%", "%25").replace("|", "%7C") for text in texts if text)
+    return bounded_key(key)
+
+
+def bounded_key(key: str) -> str:
+    """Short enough for the index of any database; what is longer goes by its hash."""
     return key if len(key) <= _LONGEST_KEY else body_key(key.encode())
+
+
+def stored_key(value: object) -> str | None:
+    """A key of any origin as it is stored; None for no key."""
+    text = stored_text(value, longest=None)
+    return None if text is None else bounded_key(text)
+
+
+def stored_text(value: object, longest: int | None = _LONGEST_TEXT) -> str | None:
+    # No NUL, which a server can't store: the key of a stream event is the same on both.
+    return None if value is None or value == "" else storable(str(value)).replace("\0", "\\x00")[:longest]
 
 
 def body_key(body: bytes) -> str:
