@@ -236,6 +236,19 @@ def test_credentials_are_not_stored(inbox: brant.Inbox, path: Path) -> None:
     assert b"shown" in stored
 
 
+@pytest.mark.parametrize("name", ["token-header", "okta"])
+@pytest.mark.parametrize("header", ["X-Acme-Auth", "X-Signature"])
+@pytest.mark.guarantee("G35")
+def test_the_header_with_the_providers_secret_is_not_stored_whatever_its_name(
+    inbox: brant.Inbox, path: Path, name: str, header: str
+) -> None:
+    endpoint = inbox.endpoint("in", provider=name, options={"header": header}, secrets="hidden")
+    assert endpoint.receive(b"{}", {header: "hidden"}).accepted
+    assert endpoint.receive(b"{}", {header: "hidden too"}).status_code == 401
+    inbox.close()
+    assert b"hidden" not in _all_that_is_stored(path)
+
+
 def _all_that_is_stored(path: Path) -> bytes:
     if not is_server(path):
         return b"".join(each.read_bytes() for each in path.parent.iterdir() if each.name.startswith(path.name))

@@ -210,7 +210,7 @@ def settings_of(
         success_status=success_status,
         max_orphans=whole(max_orphans, "max_orphans", minimum=0),
         max_orphan_bytes=whole(max_orphan_bytes, "max_orphan_bytes", minimum=0),
-        redaction=Redaction(redact),
+        redaction=Redaction((*redact, *(() if chosen is None else chosen.credential_headers))),
         allow_from=None if allow_from is None else _networks(allow_from),
         is_quick=asks_nobody and (chosen is None or chosen.is_quick) and (sources is None or sources.are_at_hand),
     )

@@ -131,6 +131,11 @@ class Provider:
         raise InvalidValue(f"the provider {self.name} makes no test requests")
 
     @property
+    def credential_headers(self) -> tuple[str, ...]:
+        """The headers that hold the secret itself: they are stored without their values, whatever they are called."""
+        return ()
+
+    @property
     def has_handshake(self) -> bool:
         return type(self).challenge is not Provider.challenge
 

@@ -25,6 +25,10 @@ class TokenProvider(Provider):
     def token_header(self) -> str:
         return "Authorization"
 
+    @property
+    def credential_headers(self) -> tuple[str, ...]:
+        return (self.token_header(),)
+
     def token(self, value: str) -> bytes | None:
         """The secret inside the header's value."""
         return value.encode("utf-8", "surrogatepass")
