@@ -13,7 +13,7 @@ from brant.errors import InvalidValue
 from brant.inbox.addresses import Networks
 from brant.inbox.providers.base import Incoming, Provider
 from brant.inbox.redaction import Redaction
-from brant.inbox.secrets import Secrets
+from brant.inbox.secrets import MOST, MOST_AGREED, Secrets
 
 if TYPE_CHECKING:
     from brant.inbox.inbox import Inbox
@@ -259,7 +259,8 @@ def _secrets(provider: Provider | None, given: Any, verify: Verify) -> Secrets |
     if provider is None or verify == "none":
         return None
     may_be_empty = not provider.needs_secret or provider.secret_comes_later
-    secrets = Secrets(() if given is None else given, may_be_empty=may_be_empty)
+    most = MOST_AGREED if provider.secret_comes_later else MOST
+    secrets = Secrets(() if given is None else given, may_be_empty=may_be_empty, most=most)
     for secret in () if may_be_empty else secrets.current(0):
         provider.check_secret(secret)
     return secrets
