@@ -169,7 +169,7 @@ def settings_of(
     secrets: Any,
     verify: str | None,
     retry: RetryPolicy | None,
-    methods: Iterable[str],
+    methods: str | Iterable[str],
     max_body: int,
     max_header_bytes: int,
     identify: Callable[[Request], Incoming | list[Incoming]] | None,
@@ -180,7 +180,7 @@ def settings_of(
     success_status: int,
     max_orphans: int,
     max_orphan_bytes: int,
-    redact: Iterable[str],
+    redact: str | Iterable[str],
     allow_from: str | Iterable[str] | None,
 ) -> EndpointSettings:
     """The settings, checked: one clear error for what can't work."""
@@ -199,7 +199,7 @@ def settings_of(
         secrets=sources,
         verify=how,
         retry=retry or RetryPolicy(),
-        methods=tuple(method.upper() for method in methods),
+        methods=tuple(method.upper() for method in _names(methods)),
         max_body=whole(max_body, "max_body", minimum=0),
         max_header_bytes=whole(max_header_bytes, "max_header_bytes", minimum=1),
         identify=identify,
@@ -210,10 +210,15 @@ def settings_of(
         success_status=success_status,
         max_orphans=whole(max_orphans, "max_orphans", minimum=0),
         max_orphan_bytes=whole(max_orphan_bytes, "max_orphan_bytes", minimum=0),
-        redaction=Redaction((*redact, *(() if chosen is None else chosen.credential_headers))),
+        redaction=Redaction((*_names(redact), *(() if chosen is None else chosen.credential_headers))),
         allow_from=None if allow_from is None else _networks(allow_from),
         is_quick=asks_nobody and (chosen is None or chosen.is_quick) and (sources is None or sources.are_at_hand),
     )
+
+
+def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """One name may come as it is: its letters are no names."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _networks(given: str | Iterable[str]) -> Networks:

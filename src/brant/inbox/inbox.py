@@ -66,7 +66,7 @@ class Inbox(Operations, Retention, Receiving):
         secrets: Any = None,
         verify: Verify | None = None,
         retry: RetryPolicy | None = None,
-        methods: Iterable[str] = ("POST",),
+        methods: str | Iterable[str] = ("POST",),
         max_body: int = MEGABYTE,
         max_header_bytes: int = 64 * 1024,
         identify: Callable[[Request], Incoming | list[Incoming]] | None = None,
@@ -77,7 +77,7 @@ class Inbox(Operations, Retention, Receiving):
         success_status: int = 204,
         max_orphans: int = 1000,
         max_orphan_bytes: int = 16 * MEGABYTE,
-        redact: Iterable[str] = (),
+        redact: str | Iterable[str] = (),
         allow_from: str | Iterable[str] | None = None,
     ) -> Endpoint:
         """Register an endpoint in this process, and its name and path in the database; again to change it.
