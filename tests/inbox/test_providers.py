@@ -243,6 +243,17 @@ def test_a_token_that_is_no_ascii_is_compared_and_not_failed_on() -> None:
     assert verify(provider, request, [b"pass"], NOW).reason == "the token is not the right one"
 
 
+@pytest.mark.parametrize(("name", "before"), [("token-header", ""), ("bearer-token", "Bearer "), ("gitlab", "")])
+def test_a_token_that_is_no_ascii_may_come_as_bytes_from_a_server(name: str, before: str) -> None:
+    provider = SENDERS[name].provider()
+    header = SENDERS[name].headers[0].encode()
+    for encoding in ("utf-8", "latin-1"):
+        request = Request.of(b"", [(header, (before + "p\u00e4ss").encode(encoding))])
+
+        assert verify(provider, request, ["p\u00e4ss".encode()], NOW).state == VERIFIED
+        assert verify(provider, request, [b"p\xc3ss"], NOW).state == INVALID
+
+
 def test_gitlabs_signing_token_may_be_base64_or_not() -> None:
     provider = providers.provider("gitlab-signing")
     for secret in ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "a plain token"):
