@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import sys
 from urllib.parse import urlencode
@@ -122,6 +124,30 @@ def test_twilio_goes_by_the_configured_address_and_not_by_the_host_header() -> N
 
     assert _state("twilio", Request.of(other.body, headers)) == INVALID
     assert _state("twilio", other, url=[URL, "https://evil.example/hooks"]) == VERIFIED
+
+
+@pytest.mark.parametrize(
+    ("configured", "called"),
+    [
+        ("https://user:pw@x.example/tw", "https://user:pw@x.example:443/tw"),
+        ("https://user:pw@x.example:443/tw", "https://user:pw@x.example/tw"),
+        ("https://user:443@x.example/tw", "https://user:443@x.example:443/tw"),
+        ("http://http/tw", "http://http:80/tw"),
+        ("http://[::1]/tw", "http://[::1]:80/tw"),
+        ("http://[::1]:80/tw", "http://[::1]/tw"),
+    ],
+)
+def test_twilio_may_sign_the_default_port_or_leave_it_out(configured: str, called: str) -> None:
+    signature = base64.b64encode(hmac.digest(SECRET, f"{called}ab".encode(), "sha1")).decode()
+    headers = {"X-Twilio-Signature": signature, "Content-Type": "application/x-www-form-urlencoded"}
+
+    assert _state("twilio", Request.of(b"a=b", headers), url=configured) == VERIFIED
+    assert _state("twilio", Request.of(b"a=b", headers), url=called.replace("x.example", "y.example") + "/") == INVALID
+
+
+def test_an_address_whose_port_is_none_is_refused() -> None:
+    with pytest.raises(brant.InvalidValue, match="public address"):
+        providers.provider("twilio", url="https://x.example:port/tw")
 
 
 def test_twilio_takes_no_other_body_for_the_hash_in_the_address() -> None:
