@@ -177,7 +177,7 @@ def settings_of(
     filter: Callable[[Request, Incoming], bool] | None,  # noqa: A002, the word of the public call
     publish_to: str | None,
     rate_limit: tuple[int, float] | None,
-    success_status: int,
+    success_status: int | None,
     max_orphans: int,
     max_orphan_bytes: int,
     redact: str | Iterable[str],
@@ -190,6 +190,8 @@ def settings_of(
         raise InvalidValue(
             f"ordering_key must be 'provider' or a function of (request, incoming), not {ordering_key!r}"
         )
+    if success_status is None:
+        success_status = Provider.success_status if chosen is None else chosen.success_status
     if success_status not in (200, 201, 202, 204):
         raise InvalidValue(f"success_status must be 200, 201, 202 or 204, not {success_status!r}")
     sources = _secrets(chosen, secrets, how)

@@ -74,7 +74,7 @@ class Inbox(Operations, Retention, Receiving):
         filter: Callable[[Request, Incoming], bool] | None = None,  # noqa: A002
         publish_to: str | None = None,
         rate_limit: tuple[int, float] | None = None,
-        success_status: int = 204,
+        success_status: int | None = None,
         max_orphans: int = 1000,
         max_orphan_bytes: int = 16 * MEGABYTE,
         redact: str | Iterable[str] = (),

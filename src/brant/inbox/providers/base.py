@@ -74,6 +74,7 @@ class Provider:
     secret_comes_later: ClassVar[bool] = False  # it is agreed in the handshake
     options: ClassVar[Mapping[str, Any]] = {}
     required: ClassVar[tuple[str, ...]] = ()
+    success_status: ClassVar[int] = 204  # 200 for senders that take nothing else for success; an endpoint may choose
     accepted: ClassVar[Answer | None] = None  # what the sender wants to read on success, if not just a 2xx
     is_quick: ClassVar[bool] = False  # it only computes, and waits for nothing: an event loop may call it
 
