@@ -54,6 +54,14 @@ def test_a_retry_policy_that_can_not_work_is_refused(options: dict[str, Any]) ->
         RetryPolicy(**options)
 
 
+def test_one_method_and_one_name_to_redact_may_be_given_as_they_are(inbox: brant.Inbox) -> None:
+    endpoint = inbox.endpoint("in", verify="none", methods="post", redact="X-Customer-Email")
+    refused = endpoint.receive(b"{}", method="GET")
+    assert (refused.status_code, refused.headers) == (405, (("Allow", "POST"),))
+    received = endpoint.receive(b"{}", {"X-Customer-Email": "jane@example.com"})
+    assert inbox.get_event(received.event_ids[0]).headers.all("x-customer-email") == ["[redacted]"]
+
+
 def test_a_path_has_one_endpoint(inbox: brant.Inbox) -> None:
     tiny(inbox, "a", path="/hooks")
     with pytest.raises(brant.InvalidValue, match="taken by the endpoint 'a'"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import brant
@@ -21,9 +23,9 @@ def clock() -> FakeClock:
     return FakeClock(NOW)
 
 
-def _endpoint(inbox: brant.Inbox, sender: Sender) -> None:
+def _endpoint(inbox: brant.Inbox, sender: Sender, **options: Any) -> None:
     secrets = sender.secrets() if sender.provider().needs_secret else None
-    inbox.endpoint("hooks", provider=sender.name, options=dict(sender.options), secrets=secrets)
+    inbox.endpoint("hooks", provider=sender.name, options=dict(sender.options), secrets=secrets, **options)
 
 
 def _receive(inbox: brant.Inbox, request: Request) -> brant.inbox.Received:
@@ -49,6 +51,26 @@ def test_a_request_without_identity_counts_each_time(inbox: brant.Inbox) -> None
 
     assert first.event_ids != again.event_ids
     assert (first.duplicate, again.duplicate) == (False, False)
+
+
+@pytest.mark.parametrize("name", ["lemon-squeezy", "linear", "mailgun", "paddle", "postmark"])
+def test_those_who_take_only_200_for_success_get_it_unless_the_endpoint_says_otherwise(
+    inbox: brant.Inbox, name: str
+) -> None:
+    sender = SENDERS[name]
+    _endpoint(inbox, sender)
+    first, again = (_receive(inbox, sender.request()) for _ in range(2))
+    _endpoint(inbox, sender, success_status=202)
+    chosen = _receive(inbox, sender.request())
+
+    assert [each.status_code for each in (first, again, chosen)] == [200, 200, 202]
+    assert first.body == b""
+
+
+def test_others_get_204(inbox: brant.Inbox) -> None:
+    _endpoint(inbox, SENDERS["stripe"])
+
+    assert _receive(inbox, SENDERS["stripe"].request()).status_code == 204
 
 
 @EACH

@@ -181,6 +181,48 @@ def test_an_id_in_the_signed_body_counts_alone_and_one_in_a_header_with_the_body
     assert (event.event_id, event.event_type) == ("d1", "sent")
 
 
+@pytest.mark.guarantee("G30")
+def test_the_signed_body_counts_and_a_query_that_nobody_signed_does_not() -> None:
+    body = {"id": 1, "webhookTimestamp": 1714000000000}
+
+    for name in ("github", "shopify", "linear", "hmac", "lemon-squeezy"):
+        assert _key(name, body) == _key(name, body, query="again=1")
+
+
+def test_a_type_in_a_header_counts_where_no_id_does() -> None:
+    provider = providers.provider("hmac", type_header="X-Type", id_field="id")
+    paid, sent, named = (
+        provider.events(Request.of(body, {"X-Type": kind}))[0].dedupe_key
+        for body, kind in (("{}", "paid"), ("{}", "sent"), ('{"id":"7"}', "sent"))
+    )
+
+    assert paid != sent
+    assert named == "7"
+
+
+@pytest.mark.parametrize("name", ["github", "shopify"])
+@pytest.mark.guarantee("G30")
+def test_another_event_with_an_equal_body_is_another_event(name: str) -> None:
+    body = {"id": 1, "financial_status": "paid"}
+
+    assert _key(name, body, event_type="orders/create") != _key(name, body, event_type="orders/paid")
+    assert _key(name, body, event_type="orders/paid", event_id="d1") == _key(
+        name, body, event_type="orders/paid", event_id="d2"
+    )
+
+
+def test_twilio_by_get_says_in_the_query_what_happened() -> None:
+    provider = SENDERS["twilio"].provider()
+    sent, delivered, again = (
+        provider.events(Request.of(method="GET", query=f"MessageSid=SM1&MessageStatus={state}"))[0]
+        for state in ("sent", "delivered", "sent")
+    )
+
+    assert (sent.event_id, sent.event_type) == ("SM1", "sent")
+    assert sent == again
+    assert sent.dedupe_key != delivered.dedupe_key
+
+
 def test_who_has_the_token_may_name_the_id_in_a_header() -> None:
     provider = providers.provider("bearer", id_header="X-Id")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import sys
 from urllib.parse import urlencode
@@ -124,6 +126,30 @@ def test_twilio_goes_by_the_configured_address_and_not_by_the_host_header() -> N
     assert _state("twilio", other, url=[URL, "https://evil.example/hooks"]) == VERIFIED
 
 
+@pytest.mark.parametrize(
+    ("configured", "called"),
+    [
+        ("https://user:pw@x.example/tw", "https://user:pw@x.example:443/tw"),
+        ("https://user:pw@x.example:443/tw", "https://user:pw@x.example/tw"),
+        ("https://user:443@x.example/tw", "https://user:443@x.example:443/tw"),
+        ("http://http/tw", "http://http:80/tw"),
+        ("http://[::1]/tw", "http://[::1]:80/tw"),
+        ("http://[::1]:80/tw", "http://[::1]/tw"),
+    ],
+)
+def test_twilio_may_sign_the_default_port_or_leave_it_out(configured: str, called: str) -> None:
+    signature = base64.b64encode(hmac.digest(SECRET, f"{called}ab".encode(), "sha1")).decode()
+    headers = {"X-Twilio-Signature": signature, "Content-Type": "application/x-www-form-urlencoded"}
+
+    assert _state("twilio", Request.of(b"a=b", headers), url=configured) == VERIFIED
+    assert _state("twilio", Request.of(b"a=b", headers), url=called.replace("x.example", "y.example") + "/") == INVALID
+
+
+def test_an_address_whose_port_is_none_is_refused() -> None:
+    with pytest.raises(brant.InvalidValue, match="public address"):
+        providers.provider("twilio", url="https://x.example:port/tw")
+
+
 def test_twilio_takes_no_other_body_for_the_hash_in_the_address() -> None:
     request = SENDERS["twilio"].request(NOW, b'{"a":1}')
 
@@ -241,6 +267,17 @@ def test_a_token_that_is_no_ascii_is_compared_and_not_failed_on() -> None:
 
     assert verify(provider, request, ["p\u00e4ss".encode()], NOW).state == VERIFIED
     assert verify(provider, request, [b"pass"], NOW).reason == "the token is not the right one"
+
+
+@pytest.mark.parametrize(("name", "before"), [("token-header", ""), ("bearer-token", "Bearer "), ("gitlab", "")])
+def test_a_token_that_is_no_ascii_may_come_as_bytes_from_a_server(name: str, before: str) -> None:
+    provider = SENDERS[name].provider()
+    header = SENDERS[name].headers[0].encode()
+    for encoding in ("utf-8", "latin-1"):
+        request = Request.of(b"", [(header, (before + "p\u00e4ss").encode(encoding))])
+
+        assert verify(provider, request, ["p\u00e4ss".encode()], NOW).state == VERIFIED
+        assert verify(provider, request, [b"p\xc3ss"], NOW).state == INVALID
 
 
 def test_gitlabs_signing_token_may_be_base64_or_not() -> None:

@@ -101,20 +101,6 @@ def test_an_unverified_endpoint_says_so_in_each_delivery(inbox: brant.Inbox) -> 
     assert delivery.signature_valid is None
 
 
-def test_without_an_id_the_same_body_is_the_same_event(inbox: brant.Inbox) -> None:
-    endpoint = inbox.endpoint("open", verify="none")
-    assert [endpoint.receive(body).duplicate for body in (b"a", b"b", b"a")] == [False, False, True]
-
-
-def test_what_the_caller_says_goes_before_what_the_provider_reads(inbox: brant.Inbox) -> None:
-    received = tiny(inbox).receive(
-        BODY, signed(BODY), event_type="mine", provider_event_id="p1", provider_delivery_id="d1", dedupe_key="k1"
-    )
-    event = inbox.get_event(received.event_ids[0])
-    facts = (event.event_type, event.provider_event_id, event.provider_delivery_id, event.dedupe_key)
-    assert facts == ("mine", "p1", "d1", "k1")
-
-
 # Statuses
 
 
@@ -248,6 +234,19 @@ def test_credentials_are_not_stored(inbox: brant.Inbox, path: Path) -> None:
     stored = _all_that_is_stored(path)
     assert b"hidden" not in stored
     assert b"shown" in stored
+
+
+@pytest.mark.parametrize("name", ["token-header", "okta"])
+@pytest.mark.parametrize("header", ["X-Acme-Auth", "X-Signature"])
+@pytest.mark.guarantee("G35")
+def test_the_header_with_the_providers_secret_is_not_stored_whatever_its_name(
+    inbox: brant.Inbox, path: Path, name: str, header: str
+) -> None:
+    endpoint = inbox.endpoint("in", provider=name, options={"header": header}, secrets="hidden")
+    assert endpoint.receive(b"{}", {header: "hidden"}).accepted
+    assert endpoint.receive(b"{}", {header: "hidden too"}).status_code == 401
+    inbox.close()
+    assert b"hidden" not in _all_that_is_stored(path)
 
 
 def _all_that_is_stored(path: Path) -> bytes:

@@ -121,6 +121,38 @@ def test_too_many_secrets_are_refused_at_once() -> None:
         Secrets(["s"] * 17)
 
 
+def test_a_callable_that_gives_too_many_is_refused_at_once() -> None:
+    with pytest.raises(brant.InvalidValue, match="17 secrets"):
+        Secrets(lambda: [str(number) for number in range(17)])
+
+
+def test_a_callable_that_gives_too_many_later_is_a_fault_on_this_side_and_none_is_left_out() -> None:
+    kept = ["another"]
+    secrets = Secrets(lambda: kept)
+    kept[:] = [*(f"other {number}" for number in range(16)), GITHUB.secret().decode()]
+
+    assert _judged(secrets) == Verification(
+        INVALID, "there are 17 secrets; at most 16 can be tried on each request", temporary=True
+    )
+
+
+def test_every_webhook_of_asana_has_a_secret_of_its_own(db: brant.Database) -> None:
+    known: list[str] = []
+
+    def on_secret(offered: str) -> bool:
+        known.append(offered)
+        return True
+
+    with brant.Inbox(db) as inbox:
+        endpoint = inbox.endpoint("asana", provider="asana", options={"on_secret": on_secret}, secrets=lambda: known)
+        for number in range(40):
+            assert endpoint.receive(b"", {"X-Hook-Secret": f"secret {number}"}).status_code == 200
+        for number in (0, 15, 16, 39):
+            body = b'{"events":[{"action":"changed","n":%d}]}' % number
+            request = providers.provider("asana").sign(body, f"secret {number}", NOW)
+            assert endpoint.receive(request.body, request.headers.pairs).accepted
+
+
 @pytest.mark.guarantee("G35")
 def test_no_secret_is_ever_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", "hunter2")

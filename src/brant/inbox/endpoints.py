@@ -13,7 +13,7 @@ from brant.errors import InvalidValue
 from brant.inbox.addresses import Networks
 from brant.inbox.providers.base import Incoming, Provider
 from brant.inbox.redaction import Redaction
-from brant.inbox.secrets import Secrets
+from brant.inbox.secrets import MOST, MOST_AGREED, Secrets
 
 if TYPE_CHECKING:
     from brant.inbox.inbox import Inbox
@@ -169,7 +169,7 @@ def settings_of(
     secrets: Any,
     verify: str | None,
     retry: RetryPolicy | None,
-    methods: Iterable[str],
+    methods: str | Iterable[str],
     max_body: int,
     max_header_bytes: int,
     identify: Callable[[Request], Incoming | list[Incoming]] | None,
@@ -177,10 +177,10 @@ def settings_of(
     filter: Callable[[Request, Incoming], bool] | None,  # noqa: A002, the word of the public call
     publish_to: str | None,
     rate_limit: tuple[int, float] | None,
-    success_status: int,
+    success_status: int | None,
     max_orphans: int,
     max_orphan_bytes: int,
-    redact: Iterable[str],
+    redact: str | Iterable[str],
     allow_from: str | Iterable[str] | None,
 ) -> EndpointSettings:
     """The settings, checked: one clear error for what can't work."""
@@ -190,6 +190,8 @@ def settings_of(
         raise InvalidValue(
             f"ordering_key must be 'provider' or a function of (request, incoming), not {ordering_key!r}"
         )
+    if success_status is None:
+        success_status = Provider.success_status if chosen is None else chosen.success_status
     if success_status not in (200, 201, 202, 204):
         raise InvalidValue(f"success_status must be 200, 201, 202 or 204, not {success_status!r}")
     sources = _secrets(chosen, secrets, how)
@@ -199,7 +201,7 @@ def settings_of(
         secrets=sources,
         verify=how,
         retry=retry or RetryPolicy(),
-        methods=tuple(method.upper() for method in methods),
+        methods=tuple(method.upper() for method in _names(methods)),
         max_body=whole(max_body, "max_body", minimum=0),
         max_header_bytes=whole(max_header_bytes, "max_header_bytes", minimum=1),
         identify=identify,
@@ -210,10 +212,15 @@ def settings_of(
         success_status=success_status,
         max_orphans=whole(max_orphans, "max_orphans", minimum=0),
         max_orphan_bytes=whole(max_orphan_bytes, "max_orphan_bytes", minimum=0),
-        redaction=Redaction(redact),
+        redaction=Redaction((*_names(redact), *(() if chosen is None else chosen.credential_headers))),
         allow_from=None if allow_from is None else _networks(allow_from),
         is_quick=asks_nobody and (chosen is None or chosen.is_quick) and (sources is None or sources.are_at_hand),
     )
+
+
+def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """One name may come as it is: its letters are no names."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _networks(given: str | Iterable[str]) -> Networks:
@@ -259,7 +266,8 @@ def _secrets(provider: Provider | None, given: Any, verify: Verify) -> Secrets |
     if provider is None or verify == "none":
         return None
     may_be_empty = not provider.needs_secret or provider.secret_comes_later
-    secrets = Secrets(() if given is None else given, may_be_empty=may_be_empty)
+    most = MOST_AGREED if provider.secret_comes_later else MOST
+    secrets = Secrets(() if given is None else given, may_be_empty=may_be_empty, most=most)
     for secret in () if may_be_empty else secrets.current(0):
         provider.check_secret(secret)
     return secrets

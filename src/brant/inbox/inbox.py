@@ -67,7 +67,7 @@ class Inbox(Operations, Retention, Receiving):
         secrets: Any = None,
         verify: Verify | None = None,
         retry: RetryPolicy | None = None,
-        methods: Iterable[str] = ("POST",),
+        methods: str | Iterable[str] = ("POST",),
         max_body: int = MEGABYTE,
         max_header_bytes: int = 64 * 1024,
         identify: Callable[[Request], Incoming | list[Incoming]] | None = None,
@@ -75,10 +75,10 @@ class Inbox(Operations, Retention, Receiving):
         filter: Callable[[Request, Incoming], bool] | None = None,  # noqa: A002
         publish_to: str | None = None,
         rate_limit: tuple[int, float] | None = None,
-        success_status: int = 204,
+        success_status: int | None = None,
         max_orphans: int = 1000,
         max_orphan_bytes: int = 16 * MEGABYTE,
-        redact: Iterable[str] = (),
+        redact: str | Iterable[str] = (),
         allow_from: str | Iterable[str] | None = None,
     ) -> Endpoint:
         """Register an endpoint in this process, and its name and path in the database; again to change it.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from brant.arguments import whole
 from brant.errors import InvalidValue
+from brant.inbox.providers.base import stored_key
 from brant.inbox.records import Attempt, Audit, Delivery, Event, PruneAudit, Reject
 from brant.inbox.tables import row, rows
 
@@ -81,7 +82,7 @@ class Reading:
 
     def find_event(self, endpoint: str, dedupe_key: str) -> Event | None:
         """The event of that identity, without its body."""
-        found = row(self.db, "event_of_key", endpoint, dedupe_key)
+        found = row(self.db, "event_of_key", endpoint, stored_key(dedupe_key))
         return None if found is None else Event.of(found)
 
     def list_deliveries(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from brant.arguments import storable
-from brant.inbox.providers.base import Answer, Incoming, Provider, body_key
+from brant.inbox.providers.base import Answer, Incoming, Provider, key_of, request_key, stored_key, stored_text
 from brant.inbox.records import Received
 from brant.inbox.request import Request, fields
 from brant.inbox.storing import Item, Parcel
-from brant.inbox.verification import INVALID, UNVERIFIED, Verification, identify, verify
+from brant.inbox.verification import INVALID, UNVERIFIED, Verification, first_of, identify, verify
 
 if TYPE_CHECKING:
     from brant.inbox.endpoints import Endpoint, EndpointSettings
@@ -21,6 +21,8 @@ _logger = logging.getLogger("brant.inbox")
 R = TypeVar("R")
 _RETRY_AFTER_S = 30
 _MOST_HEADERS = 1000
+# Characters of headers and query that a batch may store: each of its events has them.
+_MOST_COPIED = 64 * 1024 * 1024
 _NOT_HERE = "the endpoint is not registered in this process"
 
 
@@ -53,15 +55,21 @@ def judged(endpoint: Endpoint, request: Request, facts: Facts, now: float) -> Pa
 
 def parcel_of(endpoint: Endpoint, request: Request, facts: Facts, verdict: Verification) -> Parcel:
     """A request with its verdict, ready to be stored."""
-    settings = endpoint.settings
-    found = [_named(incoming, facts) for incoming in _incoming(settings, request)]
-    items = [] if verdict.state == INVALID else [_item(settings, request, incoming) for incoming in found]
+    settings, is_invalid = endpoint.settings, verdict.state == INVALID
+    several = _incoming(settings, request, facts, only_first=is_invalid)
+    is_batch = len(several) > 1
+    found = [_named(incoming, facts, place if is_batch else None) for place, incoming in enumerate(several)]
+    items = [] if is_invalid else [_item(settings, request, incoming) for incoming in found]
     redaction = settings.redaction
+    headers_json = redaction.as_json(request.headers.pairs)
+    query_json = redaction.as_json(fields(request.query)) if request.query else "{}"
+    if len(items) > 1 and len(items) * (len(headers_json) + len(query_json)) > _MOST_COPIED:
+        return Parcel.refused(endpoint, Received(431, reason="the headers are too large for so many events"))
     return Parcel(
         endpoint=endpoint,
         method=storable(request.method)[:32],
-        headers_json=redaction.as_json(request.headers.pairs),
-        query_json=redaction.as_json(fields(request.query)) if request.query else "{}",
+        headers_json=headers_json,
+        query_json=query_json,
         body=request.body,
         signature_valid={INVALID: 0, UNVERIFIED: None}.get(verdict.state, 1),
         signature_error=verdict.reason,
@@ -122,35 +130,47 @@ def _verdict(settings: EndpointSettings, request: Request, now: float) -> Verifi
     return verify(settings.provider, request, settings.secrets or (), now)
 
 
-def _incoming(settings: EndpointSettings, request: Request) -> list[Incoming]:
+def _incoming(settings: EndpointSettings, request: Request, facts: Facts, *, only_first: bool) -> list[Incoming]:
     if settings.identify is not None:
         found = _guarded("identify", settings.identify, request)
         several = [found] if isinstance(found, Incoming) else found
         if isinstance(several, list) and several and all(isinstance(one, Incoming) for one in several):
-            return several
-    return identify(settings.provider or _BY_BODY, request)
+            return several[:1] if only_first else several
+    if settings.provider is None and facts.provider_delivery_id:
+        return [Incoming()]  # an id counts before the hash that stands in for one
+    provider = settings.provider or _BY_REQUEST
+    # Of what was refused one is enough: nobody makes this process build thousands of events without a signature.
+    return [first_of(provider, request)] if only_first else identify(provider, request)
 
 
-def _named(incoming: Incoming, facts: Facts) -> Incoming:
-    event_id = facts.provider_event_id or incoming.event_id
-    delivery_id = facts.provider_delivery_id or incoming.delivery_id
-    key = facts.dedupe_key or facts.provider_event_id or facts.provider_delivery_id or incoming.dedupe_key
+def _named(incoming: Incoming, facts: Facts, place: int | None) -> Incoming:
+    """With what the caller says; `place` is that in a batch, None if it is alone."""
     return Incoming(
-        dedupe_key=_stored_text(key),
-        event_id=_stored_text(event_id),
-        delivery_id=_stored_text(delivery_id),
-        event_type=_stored_text(facts.event_type or incoming.event_type),
+        dedupe_key=stored_key(_key(incoming, facts, place)),
+        event_id=stored_text(facts.provider_event_id or incoming.event_id),
+        delivery_id=stored_text(facts.provider_delivery_id or incoming.delivery_id),
+        event_type=stored_text(facts.event_type or incoming.event_type),
         body=incoming.body,
         ordering_key=incoming.ordering_key,
     )
 
 
+def _key(incoming: Incoming, facts: Facts, place: int | None) -> str | None:
+    """A delivery is only one of those that an event may have, so its id counts last."""
+    given = facts.dedupe_key or facts.provider_event_id
+    key = given or incoming.dedupe_key or facts.provider_delivery_id
+    if place is None or key is None or key == incoming.dedupe_key:
+        return key
+    # Said of the whole request, it would make one event of a batch.
+    return key_of(str(key), str(incoming.dedupe_key or f"#{place}"))
+
+
 def _item(settings: EndpointSettings, request: Request, incoming: Incoming) -> Item:
     key, wanted = None, True
     if settings.ordering_key == "provider":
-        key = _stored_text(incoming.ordering_key)
+        key = stored_key(incoming.ordering_key)
     elif callable(settings.ordering_key):
-        key = _stored_text(_guarded("ordering_key", settings.ordering_key, request, incoming))
+        key = stored_key(_guarded("ordering_key", settings.ordering_key, request, incoming))
     if settings.filter is not None:
         # What can't be judged is run: an event too many is seen, one too few is not.
         wanted = _guarded("filter", settings.filter, request, incoming) is not False
@@ -165,18 +185,13 @@ def _guarded(what: str, function: Callable[..., R], *args: Any) -> R | None:
         return None
 
 
-def _stored_text(value: object) -> str | None:
-    # No NUL, which a server can't store: the key of a stream event is the same on both.
-    return None if value is None or value == "" else storable(str(value)).replace("\0", "\\x00")
+class _ByRequest(Provider):
+    """Identity for endpoints without a provider: the same method, query and body are the same event."""
 
-
-class _ByBody(Provider):
-    """Identity for endpoints without a provider: the same body is the same event."""
-
-    name = "body"
+    name = "request"
 
     def events(self, request: Request) -> list[Incoming]:
-        return [Incoming(dedupe_key=body_key(request.body))]
+        return [Incoming(dedupe_key=request_key(request))]
 
 
-_BY_BODY = _ByBody()
+_BY_REQUEST = _ByRequest()

@@ -17,7 +17,9 @@ __all__ = ["Secret", "SecretUnavailable", "Secrets"]
 Given = str | bytes | None
 Source = str | bytes | Callable[[], Given | Iterable[Given]]
 _ENVIRONMENT = "env:"
-_MOST = 16
+MOST = 16
+# Where each webhook has agreed on a secret of its own.
+MOST_AGREED = 1000
 
 
 class SecretUnavailable(BrantError):
@@ -65,28 +67,38 @@ class Secret:
 class Secrets:
     """All secrets of an endpoint: any of those that count may have signed a request."""
 
-    __slots__ = ("_all", "_may_be_empty")
+    __slots__ = ("_all", "_may_be_empty", "_most")
 
-    def __init__(self, given: Source | Secret | Iterable[Source | Secret], *, may_be_empty: bool = False) -> None:
+    def __init__(
+        self, given: Source | Secret | Iterable[Source | Secret], *, may_be_empty: bool = False, most: int = MOST
+    ) -> None:
         several = [given] if isinstance(given, (str, bytes, Secret)) or callable(given) else given
         if not isinstance(several, Iterable):
             raise InvalidValue(f"secrets must be a text, 'env:NAME', a callable or a list, not {type(given).__name__}")
         self._all = tuple(one if isinstance(one, Secret) else Secret(one) for one in several)
         self._may_be_empty = may_be_empty
-        if len(self._all) > _MOST:
-            raise InvalidValue(f"there are {len(self._all)} secrets; at most {_MOST} can be tried on each request")
-        self._refuse_empty()
+        self._most = most
+        if len(self._all) > most:
+            raise InvalidValue(self._too_many(len(self._all)))
+        self._refuse_what_can_not_work()
 
     def current(self, now: float) -> tuple[bytes, ...]:
-        """The values that count at `now`, at most 16."""
+        """The values that count at `now`; SecretUnavailable if they are too many to try them all."""
         found = [value for secret in self._all if secret.counts(now) for value in secret.values()]
-        return tuple(found[:_MOST])
+        if len(found) > self._most:
+            # Any that was left out would have what it signed refused for good.
+            raise SecretUnavailable(self._too_many(len(found)))
+        return tuple(found)
 
-    def _refuse_empty(self) -> None:
+    def _too_many(self, count: int) -> str:
+        return f"there are {count} secrets; at most {self._most} can be tried on each request"
+
+    def _refuse_what_can_not_work(self) -> None:
         if self._may_be_empty:
             return
         if not self._all:
             raise InvalidValue("there is no secret; give at least one, or choose verify='none' in so many words")
+        count = 0
         for secret in self._all:
             try:
                 values = secret.values()
@@ -94,6 +106,9 @@ class Secrets:
                 raise InvalidValue(str(error)) from None
             if not values:
                 raise InvalidValue("a secret is empty; an empty secret would let anybody sign")
+            count += len(values)
+        if count > self._most:
+            raise InvalidValue(self._too_many(count))
 
     @property
     def are_at_hand(self) -> bool:

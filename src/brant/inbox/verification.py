@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from brant.errors import InvalidValue
-from brant.inbox.providers.base import CannotVerify, Incoming, Provider, body_key
+from brant.inbox.providers.base import CannotVerify, Incoming, Provider, content_key
 from brant.inbox.request import BodyError, Request
 from brant.inbox.secrets import Secrets, SecretUnavailable
 
-__all__ = ["INVALID", "UNVERIFIED", "VERIFIED", "Verification", "identify", "safe_reason", "verify"]
+__all__ = ["INVALID", "UNVERIFIED", "VERIFIED", "Verification", "first_of", "identify", "safe_reason", "verify"]
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 _LONGEST_REASON = 200
@@ -61,7 +61,15 @@ def identify(provider: Provider, request: Request) -> list[Incoming]:
         found = provider.events(request)
     except Exception:
         found = []
-    return found or [Incoming(dedupe_key=body_key(request.body))]
+    return found or [Incoming(dedupe_key=content_key(request))]
+
+
+def first_of(provider: Provider, request: Request) -> Incoming:
+    """The first of what `identify` finds, without the others being made."""
+    try:
+        return provider.first_event(request)
+    except Exception:
+        return Incoming(dedupe_key=content_key(request))
 
 
 def safe_reason(text: str) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from brant.errors import InvalidValue
-from brant.inbox.providers.base import Answer, Incoming, Provider, Rejected, at, body_key, incoming, packed
+from brant.inbox.providers.base import Answer, Incoming, Rejected, at, body_key, incoming, packed
+from brant.inbox.providers.batches import BatchProvider
 from brant.inbox.providers.signatures import NO_MATCH, any_match, decoded, digest, encoded
 from brant.inbox.request import Request
 
-_MOST_ITEMS = 100
 _FIELDS = (
     ("pspReference",),
     ("originalReference",),
@@ -24,7 +24,7 @@ _FIELDS = (
 )
 
 
-class Adyen(Provider):
+class Adyen(BatchProvider):
     """The secret is the HMAC key in hex. Only the eight fields are vouched for: read the others with care.
 
     The same payment can first fail and then succeed, so `success` is part of the key.
@@ -32,11 +32,12 @@ class Adyen(Provider):
 
     name = "adyen"
     is_quick = True
+    most_items = 100  # each is a signature to be checked
     accepted = Answer(body=b"[accepted]")
 
     def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:  # noqa: ARG002
         items = _items(request)
-        if not items or len(items) > _MOST_ITEMS:
+        if not items or len(items) > self.most_items:
             raise Rejected("the body is no batch of notification items")
         keys = [_key(secret) for secret in secrets]
         valid = [any_match(keys, [_message(item)], _signature(item)) for item in items]
@@ -46,8 +47,11 @@ class Adyen(Provider):
     def check_secret(self, secret: bytes) -> None:
         _key(secret)
 
-    def read_events(self, request: Request) -> list[Incoming]:
-        return [_event(item) for item in _items(request)] or [incoming(body_key(request.body))]
+    def items(self, request: Request) -> list[Any]:
+        return _items(request)
+
+    def read_item(self, item: Any, place: int, request: Request) -> Incoming:  # noqa: ARG002
+        return _event(item)
 
     def sign(self, body: bytes, secret: str | bytes, now: float, **facts: str) -> Request:  # noqa: ARG002
         """`body` is one NotificationRequestItem, or a whole batch; the signatures are put into it."""

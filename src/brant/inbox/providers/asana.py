@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from brant.inbox.providers.base import Answer, Incoming, at, body_key, incoming, packed
+from brant.inbox.providers.batches import BatchProvider
 from brant.inbox.providers.signed import SignedProvider
 from brant.inbox.request import Request
 
@@ -13,7 +14,7 @@ _SECRET = "X-Hook-Secret"  # noqa: S105, the header's name
 _LONGEST_SECRET = 200
 
 
-class Asana(SignedProvider):
+class Asana(BatchProvider, SignedProvider):
     """`on_secret` is called with the secret of a handshake. It stores the secret where the endpoint's secrets come
 
     from, and returns True; it returns False if no webhook is being set up. Without it handshakes are refused, since
@@ -26,11 +27,14 @@ class Asana(SignedProvider):
     header = "X-Hook-Signature"
     options: ClassVar[Mapping[str, object]] = {"on_secret": None}
 
-    def read_events(self, request: Request) -> list[Incoming]:
-        items = at(request.document(), "events")
-        if not isinstance(items, list) or not items:
-            return [incoming(body_key(request.body))]
-        return [_event(item) for item in items]
+    def items(self, request: Request) -> list[Any]:
+        found = at(request.document(), "events")
+        return found if isinstance(found, list) else []
+
+    def read_item(self, item: Any, place: int, request: Request) -> Incoming:  # noqa: ARG002
+        body, kind, action = packed(item), at(item, "resource", "resource_type"), at(item, "action")
+        both = f"{kind}.{action}" if isinstance(kind, str) and isinstance(action, str) else action
+        return incoming(body_key(body), event_type=both, body=body, ordering_key=at(item, "resource", "gid"))
 
     def challenge(self, request: Request, secrets: Sequence[bytes], now: float) -> Answer | None:
         offered = request.header(_SECRET)
@@ -45,9 +49,3 @@ class Asana(SignedProvider):
         if not proper or self.settings["on_secret"] is None or self.settings["on_secret"](offered) is not True:
             return None
         return Answer(headers=((_SECRET, offered),))
-
-
-def _event(item: Any) -> Incoming:
-    body, kind, action = packed(item), at(item, "resource", "resource_type"), at(item, "action")
-    both = f"{kind}.{action}" if isinstance(kind, str) and isinstance(action, str) else action
-    return incoming(body_key(body), event_type=both, body=body, ordering_key=at(item, "resource", "gid"))

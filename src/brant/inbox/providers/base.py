@@ -14,7 +14,17 @@ from brant.errors import InvalidValue
 from brant.inbox.providers.options import checked
 from brant.inbox.request import Headers, Request
 
-__all__ = ["Answer", "CannotVerify", "Incoming", "Provider", "Rejected", "body_key", "incoming", "key_of"]
+__all__ = [
+    "Answer",
+    "CannotVerify",
+    "Incoming",
+    "Provider",
+    "Rejected",
+    "body_key",
+    "incoming",
+    "key_of",
+    "request_key",
+]
 
 _LONGEST_KEY = 300
 _LONGEST_TEXT = 200
@@ -64,6 +74,7 @@ class Provider:
     secret_comes_later: ClassVar[bool] = False  # it is agreed in the handshake
     options: ClassVar[Mapping[str, Any]] = {}
     required: ClassVar[tuple[str, ...]] = ()
+    success_status: ClassVar[int] = 204  # 200 for senders that take nothing else for success; an endpoint may choose
     accepted: ClassVar[Answer | None] = None  # what the sender wants to read on success, if not just a 2xx
     is_quick: ClassVar[bool] = False  # it only computes, and waits for nothing: an event loop may call it
 
@@ -99,11 +110,15 @@ class Provider:
         except RecursionError:
             # What could just be read may be nested too deeply to be written again, as an item of a batch.
             found = []
-        return found or [Incoming(dedupe_key=body_key(request.body))]
+        return found or [Incoming(dedupe_key=content_key(request))]
+
+    def first_event(self, request: Request) -> Incoming:
+        """The first of `events`, which names a request that is refused: not all of them need be made for that."""
+        return self.events(request)[0]
 
     def read_events(self, request: Request) -> list[Incoming]:
         """What a subclass knows of the request's events; without that, the same body is the same event."""
-        return [Incoming(dedupe_key=body_key(request.body))]
+        return [Incoming(dedupe_key=content_key(request))]
 
     def challenge(self, request: Request, secrets: Sequence[bytes], now: float) -> Answer | None:  # noqa: ARG002
         """The answer if this is a valid handshake. It checks for itself, so it can be asked before `verify`."""
@@ -115,6 +130,11 @@ class Provider:
         Of `facts`, each provider uses what it knows: event_id, event_type, method, path, query.
         """
         raise InvalidValue(f"the provider {self.name} makes no test requests")
+
+    @property
+    def credential_headers(self) -> tuple[str, ...]:
+        """The headers that hold the secret itself: they are stored without their values, whatever they are called."""
+        return ()
 
     @property
     def has_handshake(self) -> bool:
@@ -172,11 +192,40 @@ def key_of(*parts: object) -> str | None:
     if not texts or not all(texts):
         return None
     key = "|".join(text.replace("%", "%25").replace("|", "%7C") for text in texts if text)
+    return bounded_key(key)
+
+
+def bounded_key(key: str) -> str:
+    """Short enough for the index of any database; what is longer goes by its hash."""
     return key if len(key) <= _LONGEST_KEY else body_key(key.encode())
+
+
+def stored_key(value: object) -> str | None:
+    """A key of any origin as it is stored; None for no key."""
+    text = stored_text(value, longest=None)
+    return None if text is None else bounded_key(text)
+
+
+def stored_text(value: object, longest: int | None = _LONGEST_TEXT) -> str | None:
+    # No NUL, which a server can't store: the key of a stream event is the same on both.
+    return None if value is None or value == "" else storable(str(value)).replace("\0", "\\x00")[:longest]
 
 
 def body_key(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def request_key(request: Request) -> str | None:
+    """The same method, query and body are the same event; None for a request that says nothing, as deploy hooks do."""
+    if not request.query:
+        return body_key(request.body) if request.body else None
+    query = request.query.encode("utf-8", "surrogatepass")
+    return body_key(b"%s %d %s " % (request.method.encode("utf-8", "surrogatepass"), len(query), query) + request.body)
+
+
+def content_key(request: Request) -> str | None:
+    """As `request_key`, where the body alone is signed: else a query that anybody can add made another event of it."""
+    return body_key(request.body) if request.body else request_key(request)
 
 
 def packed(value: object) -> bytes:

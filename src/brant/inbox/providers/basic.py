@@ -15,9 +15,9 @@ class Basic(TokenProvider):
     name = "basic-auth"
     aliases: ClassVar[tuple[str, ...]] = ("basic",)
 
-    def token(self, value: str) -> bytes | None:
-        scheme, _, credentials = value.partition(" ")
-        return decoded(credentials, "base64") if scheme.lower() == "basic" else None
+    def token(self, value: bytes) -> bytes | None:
+        scheme, _, credentials = value.partition(b" ")
+        return decoded(credentials.decode("latin-1"), "base64") if scheme.lower() == b"basic" else None
 
     def spelled(self, secret: str) -> str:
         return f"Basic {encoded(secret.encode(), 'base64')}"

@@ -11,9 +11,9 @@ class Bearer(TokenProvider):
     name = "bearer-token"
     aliases = ("bearer",)
 
-    def token(self, value: str) -> bytes | None:
-        scheme, _, token = value.partition(" ")
-        return token.encode("utf-8", "surrogatepass") if scheme.lower() == "bearer" else None
+    def token(self, value: bytes) -> bytes | None:
+        scheme, _, token = value.partition(b" ")
+        return token if scheme.lower() == b"bearer" else None
 
     def spelled(self, secret: str) -> str:
         return f"Bearer {secret}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from brant.inbox.providers.base import Incoming, at, body_key, incoming, packed, required_header
+from brant.inbox.providers.batches import BatchProvider
 from brant.inbox.providers.public_url import refuse_query, with_query
 from brant.inbox.providers.signatures import check_time, digits
 from brant.inbox.providers.signed import SignedProvider
@@ -18,7 +19,7 @@ _DECODED |= {"%29": ")", "%2A": "*", "%2C": ",", "%3B": ";"}
 _IDENTITY = ("portalId", "subscriptionId", "eventId", "objectId", "occurredAt")
 
 
-class HubSpot(SignedProvider):
+class HubSpot(BatchProvider, SignedProvider):
     """One event an item. HubSpot doesn't promise unique event ids, so the key has what tells events apart too.
 
     `url` is the public address without the query.
@@ -48,11 +49,14 @@ class HubSpot(SignedProvider):
         sent_ms = digits(required_header(request, _TIME), longest=16)
         check_time(sent_ms / 1000, now, self.settings["tolerance_s"])
 
-    def read_events(self, request: Request) -> list[Incoming]:
-        items = request.items()
-        if not items:
-            return [incoming(body_key(request.body), event_type=at(request.document(), "subscriptionType"))]
-        return [_event(item) for item in items]
+    def items(self, request: Request) -> list[Any]:
+        return request.items()
+
+    def read_item(self, item: Any, place: int, request: Request) -> Incoming:  # noqa: ARG002
+        return _event(item)
+
+    def read_whole(self, request: Request) -> Incoming:
+        return incoming(body_key(request.body), event_type=at(request.document(), "subscriptionType"))
 
     def unsigned(self, body: bytes, now: float, facts: Mapping[str, str]) -> Request:
         return self.draft(body, facts, ("content-type", "application/json"), (_TIME, str(int(now * 1000))))

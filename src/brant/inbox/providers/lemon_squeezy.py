@@ -13,6 +13,7 @@ class LemonSqueezy(SignedProvider):
     """The type is taken from the signed body, and from the header X-Event-Name only if it is not there."""
 
     name = "lemon-squeezy"
+    success_status = 200
     aliases = ("lemonsqueezy",)
     header = "X-Signature"
 

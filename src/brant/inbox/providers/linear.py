@@ -18,6 +18,7 @@ class Linear(SignedProvider):
     """
 
     name = "linear"
+    success_status = 200
     header = "Linear-Signature"
     options: ClassVar[Mapping[str, object]] = {"tolerance_s": 60.0, "identity": "content"}
 

@@ -22,6 +22,7 @@ class Mailgun(Provider):
     """A token counts for one body only, as far as this process remembers: else it would vouch for any other body."""
 
     name = "mailgun"
+    success_status = 200
     is_quick = True
     options: ClassVar[Mapping[str, object]] = {"tolerance_s": 300.0}
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from brant.inbox.providers.base import Answer, Incoming, at, body_key, incoming, packed
+from brant.inbox.providers.batches import BatchProvider
 from brant.inbox.providers.signatures import same_secret
 from brant.inbox.providers.signed import SignedProvider
 from brant.inbox.request import Request
 
+_LONGEST_OBJECT = 100
 
-class Meta(SignedProvider):
+
+class Meta(BatchProvider, SignedProvider):
     """One event an entry, told apart by its hash. `verify_token` is the text to be given in Meta's dashboard."""
 
     name = "meta"
@@ -20,16 +23,19 @@ class Meta(SignedProvider):
     prefix = "sha256="
     options: ClassVar[Mapping[str, object]] = {"verify_token": None}
 
-    def read_events(self, request: Request) -> list[Incoming]:
-        document = request.document()
-        kind, entries = at(document, "object"), at(document, "entry")
-        if not isinstance(entries, list) or not entries:
-            return [incoming(body_key(request.body), event_type=kind)]
-        bodies = [packed({**document, "entry": [entry]}) for entry in entries]
-        return [
-            incoming(body_key(body), event_type=kind, body=body, ordering_key=at(entry, "id"))
-            for body, entry in zip(bodies, entries, strict=True)
-        ]
+    def items(self, request: Request) -> list[Any]:
+        kind, entries = at(request.document(), "object"), at(request.document(), "entry")
+        # The object is stored with each entry, so a long one would multiply what was sent.
+        is_batch = isinstance(entries, list) and isinstance(kind, str) and len(kind) <= _LONGEST_OBJECT
+        return entries if is_batch else []
+
+    def read_item(self, item: Any, place: int, request: Request) -> Incoming:  # noqa: ARG002
+        kind = at(request.document(), "object")
+        body = packed({"object": kind, "entry": [item]})
+        return incoming(body_key(body), event_type=kind, body=body, ordering_key=at(item, "id"))
+
+    def read_whole(self, request: Request) -> Incoming:
+        return incoming(body_key(request.body), event_type=at(request.document(), "object"))
 
     def challenge(self, request: Request, secrets: Sequence[bytes], now: float) -> Answer | None:  # noqa: ARG002
         if request.method != "GET" or request.parameter("hub.mode") != "subscribe" or not self.settings["verify_token"]:

@@ -6,15 +6,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from brant.inbox.providers.base import Answer, Incoming, Provider, Rejected, at, body_key, incoming, packed
+from brant.inbox.providers.base import Answer, Incoming, Rejected, at, body_key, incoming, packed
+from brant.inbox.providers.batches import BatchProvider
 from brant.inbox.providers.signatures import same_secret
 from brant.inbox.request import Request
 
-_MOST_ITEMS = 1000
 _LONGEST_TOKEN = 4096
 
 
-class MicrosoftGraph(Provider):
+class MicrosoftGraph(BatchProvider):
     """The secret is the `clientState`. An item with neither id nor etag may come twice with the same text for two
 
     changes, so it has no key: better handled twice than lost.
@@ -22,18 +22,22 @@ class MicrosoftGraph(Provider):
 
     name = "microsoft-graph"
     is_quick = True
+    most_items = 1000
     aliases = ("msgraph", "graph")
 
     def check(self, request: Request, secrets: Sequence[bytes], now: float) -> None:  # noqa: ARG002
         items = _items(request)
-        if not items or len(items) > _MOST_ITEMS:
+        if not items or len(items) > self.most_items:
             raise Rejected("the body is no batch of notifications")
         known = [same_secret(secrets, _state(item)) for item in items]
         if not all(known):
             raise Rejected("a clientState is not the right one")
 
-    def read_events(self, request: Request) -> list[Incoming]:
-        return [_event(item) for item in _items(request)] or [incoming(body_key(request.body))]
+    def items(self, request: Request) -> list[Any]:
+        return _items(request)
+
+    def read_item(self, item: Any, place: int, request: Request) -> Incoming:  # noqa: ARG002
+        return _event(item)
 
     def challenge(self, request: Request, secrets: Sequence[bytes], now: float) -> Answer | None:  # noqa: ARG002
         """The token comes before anything is agreed on, so it is echoed to anybody, as plain text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from brant.arguments import seconds
 from brant.errors import InvalidValue
@@ -40,9 +40,16 @@ def _urls(name: str, value: object) -> tuple[str, ...]:
     urls = _texts(name, value)
     for url in urls:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.fragment:
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.fragment or not _has_proper_port(parts):
             raise InvalidValue(f"{name} must be the public address, like 'https://example.com/hooks', not {url!r}")
     return urls
+
+
+def _has_proper_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def _flag(name: str, value: object) -> bool:

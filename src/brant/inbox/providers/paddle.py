@@ -11,6 +11,7 @@ class Paddle(Stripe):
     """The secret is the whole `pdl_ntfset_...` text. Five seconds are Paddle's own limit."""
 
     name = "paddle"
+    success_status = 200
     options = {"tolerance_s": 5.0}  # noqa: RUF012
     header = "Paddle-Signature"
     separators = (";", ":")

@@ -16,6 +16,7 @@ class Postmark(Basic):
     """The secret is `user:password`. One message has many events: delivered, opened, each click, for each recipient."""
 
     name = "postmark"
+    success_status = 200
     aliases: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[Mapping[str, Any]] = {}
 

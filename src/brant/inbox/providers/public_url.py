@@ -24,9 +24,11 @@ def with_query(urls: Sequence[str], request: Request) -> list[str]:
 def with_and_without_port(url: str) -> list[str]:
     """Senders differ in whether they sign the default port."""
     parts = urlsplit(url)
-    port = _DEFAULT_PORTS[parts.scheme]
-    if parts.netloc.endswith(port):
-        return [url, parts._replace(netloc=parts.netloc.removesuffix(port)).geturl()]
-    if ":" in parts.netloc.rpartition("]")[2]:
+    port, place = _DEFAULT_PORTS[parts.scheme], parts.netloc
+    if parts.port is None:
+        other = place + port
+    elif place.endswith(port):
+        other = place.removesuffix(port)
+    else:
         return [url]
-    return [url, url.replace(parts.netloc, parts.netloc + port, 1)]
+    return [url, url.replace(f"//{place}", f"//{other}", 1)]

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from brant.errors import InvalidValue
 from brant.inbox.providers.asymmetric import ecdsa_matches, ecdsa_public_key, need_cryptography, private_signature
-from brant.inbox.providers.base import Incoming, Provider, Rejected, at, body_key, incoming, packed, required_header
+from brant.inbox.providers.base import Incoming, Rejected, at, body_key, incoming, packed, required_header
+from brant.inbox.providers.batches import BatchProvider
 from brant.inbox.providers.signatures import NO_MATCH, check_time, decoded, digits, encoded
 from brant.inbox.request import Request
 
@@ -15,7 +16,7 @@ _SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
 _TIME = "X-Twilio-Email-Event-Webhook-Timestamp"
 
 
-class SendGrid(Provider):
+class SendGrid(BatchProvider):
     """The secret is the public key from the dashboard (base64, or PEM). One event an item, by its `sg_event_id`.
 
     SendGrid sets no limit of age; `tolerance_s` sets one.
@@ -40,11 +41,20 @@ class SendGrid(Provider):
     def check_secret(self, secret: bytes) -> None:
         ecdsa_public_key(secret)
 
-    def read_events(self, request: Request) -> list[Incoming]:
-        items = request.items()
-        if not items:
-            return [incoming(body_key(request.body))]
-        return [_event(item) for item in items]
+    def items(self, request: Request) -> list[Any]:
+        return request.items()
+
+    def read_item(self, item: Any, place: int, request: Request) -> Incoming:  # noqa: ARG002
+        body, event_id, kind = packed(item), at(item, "sg_event_id"), at(item, "event")
+        found = incoming(
+            event_id,
+            event_id=event_id,
+            delivery_id=at(item, "sg_message_id"),
+            event_type=kind,
+            body=body,
+            ordering_key=at(item, "sg_message_id"),
+        )
+        return found if found.dedupe_key else incoming(body_key(body), event_type=kind, body=body)
 
     def sign(self, body: bytes, secret: str | bytes, now: float, **facts: str) -> Request:
         """`secret` is the private key as PEM."""
@@ -53,16 +63,3 @@ class SendGrid(Provider):
             raise InvalidValue("to sign for sendgrid, give the private key as PEM")
         signature = encoded(private_signature(key, time.encode() + body), "base64")
         return self.draft(body, facts, ("content-type", "application/json"), (_TIME, time), (_SIGNATURE, signature))
-
-
-def _event(item: object) -> Incoming:
-    body, event_id, kind = packed(item), at(item, "sg_event_id"), at(item, "event")
-    found = incoming(
-        event_id,
-        event_id=event_id,
-        delivery_id=at(item, "sg_message_id"),
-        event_type=kind,
-        body=body,
-        ordering_key=at(item, "sg_message_id"),
-    )
-    return found if found.dedupe_key else incoming(body_key(body), event_type=kind, body=body)

@@ -11,7 +11,10 @@ from brant.inbox.request import Request
 
 
 class Shopify(SignedProvider):
-    """The key is the body's hash; `identity="delivery"` adds the webhook id, which anybody could have changed."""
+    """One change of an order comes under several topics with one body, so the key is the topic and the body's hash.
+
+    `identity="delivery"` adds the webhook id, which anybody could have changed.
+    """
 
     name = "shopify"
     header = "X-Shopify-Hmac-Sha256"
@@ -20,14 +23,16 @@ class Shopify(SignedProvider):
 
     def read_events(self, request: Request) -> list[Incoming]:
         delivery = request.header("X-Shopify-Webhook-Id")
+        topic = request.header("X-Shopify-Topic")
         key = [delivery] if delivery and self.settings["identity"] == "delivery" else []
         return [
             incoming(
                 *key,
+                *([topic] if topic else []),
                 body_key(request.body),
                 event_id=request.header("X-Shopify-Event-Id"),
                 delivery_id=delivery,
-                event_type=request.header("X-Shopify-Topic"),
+                event_type=topic,
             )
         ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from brant.inbox.providers.signatures import NO_MATCH, any_match, check_time, de
 from brant.inbox.request import Request
 
 _PUBLIC, _PRIVATE, _SHARED = b"whpk_", b"whsk_", b"whsec_"
+_TIME_IN_ID = re.compile(r"\.\d{9,}(?:\.|\Z)", re.ASCII)
 
 
 class StandardWebhooks(Provider):
@@ -31,9 +33,10 @@ class StandardWebhooks(Provider):
         event_id = required_header(request, f"{family}-id")
         timestamp = required_header(request, f"{family}-timestamp")
         parts = few(required_header(request, f"{family}-signature").split(" "))
-        if "." in event_id or not event_id.isascii():
-            # "a.1" + "." + "2" and "a" + "." + "1.2" would be the same signed text.
-            raise Rejected(f"the header {family}-id holds a dot or is not ASCII")
+        if _TIME_IN_ID.search(event_id) or not event_id.isascii():
+            # What was signed as the id "a", the time 1714000000 and a body that begins with "1714000001." would also
+            # be the id "a.1714000000", the time 1714000001 and the rest of the body.
+            raise Rejected(f"the header {family}-id could be read as an id and a time, or is not ASCII")
         check_time(digits(timestamp), now, self.settings["tolerance_s"])
         message = _message(event_id, timestamp, request.body)
         shared = [self.key(secret) for secret in secrets if not secret.startswith((_PUBLIC, _PRIVATE))]

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
-from brant.inbox.providers.base import Incoming, Rejected, at, body_key, incoming
+from brant.inbox.providers.base import Incoming, Rejected, at, incoming, request_key
 from brant.inbox.providers.public_url import refuse_query, with_and_without_port, with_query
 from brant.inbox.providers.signed import SignedProvider
-from brant.inbox.request import Request
+from brant.inbox.request import Request, fields
 
 _FORM = "application/x-www-form-urlencoded"
 _HASH = "bodySHA256"
@@ -20,7 +20,7 @@ _STATES = ("MessageStatus", "SmsStatus", "CallStatus", "EventType")
 
 
 class Twilio(SignedProvider):
-    """One call or message has many events, so its id is part of the key and the body's hash is the rest.
+    """One call or message has many events, so its id is part of the key and the hash of query and body is the rest.
 
     `url` is the address as Twilio calls it, without the query.
     """
@@ -42,17 +42,18 @@ class Twilio(SignedProvider):
         return [url.encode("utf-8", "surrogatepass") + signed for url in urls]
 
     def read_events(self, request: Request) -> list[Incoming]:
-        given: dict[str, Any] = request.document() or dict(request.form())
+        # What came by GET is in the query, which is signed as all of the address is.
+        given: dict[str, Any] = request.document() or dict(request.form()) or dict(fields(request.query))
         sid = next((given[name] for name in _IDS if given.get(name)), None)
         state = next((given[name] for name in _STATES if given.get(name)), None)
         token = request.header("I-Twilio-Idempotency-Token")
         key = [part for part in (sid, state) if part]
         if token and self.settings["identity"] == "delivery":
             key.append(token)
-        found = incoming(*key, body_key(request.body), event_id=sid, delivery_id=token, event_type=state)
+        found = incoming(*key, request_key(request), event_id=sid, delivery_id=token, event_type=state)
         if found.dedupe_key:
             return [found]
-        return [incoming(body_key(request.body), delivery_id=token, event_type=at(given, "EventType"))]
+        return [incoming(request_key(request), delivery_id=token, event_type=at(given, "EventType"))]
 
     def unsigned(self, body: bytes, now: float, facts: Mapping[str, str]) -> Request:  # noqa: ARG002
         if not body.lstrip().startswith((b"{", b"[")):
