@@ -38,7 +38,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _watch(context: Context, options: Namespace) -> int:
-    if options.move and options.after:
+    if options.move is not None and options.after is not None:
         raise InvalidValue("--move takes every message and can't be combined with --after")
     after = None if options.after is None else timestamp(options.after)
     with context.open() as db:
@@ -62,7 +62,7 @@ def _taking(
     line_of = message_format(options)
     if options.peek:
         return Peeks(queue, line_of, stop, after).new_ones, "peek"
-    if options.move:
+    if options.move is not None:
         destination = queue_of(db, options.move)
         if destination.name == queue.name:
             raise InvalidValue("Cannot move messages to the same queue")
