@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from brant.arguments import label
 from brant.cli.command import DONE, NOTHING
 from brant.cli.payloads import Lines, text_of
 from brant.cli.stopping import StopSignals
@@ -32,7 +33,8 @@ class Progress:
 
     def __init__(self, stream: brant.Stream, consumer: str | None, start: int | None) -> None:
         self._stream = stream
-        self._consumer = consumer
+        # Here already: it would be refused only when the first events are printed.
+        self._consumer = None if consumer is None else label(consumer, "consumer")
         if start is None:
             start = 0 if consumer is None else stream.get_offset(consumer)
         self.printed = start
