@@ -8,6 +8,8 @@ import select
 import signal
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 import brant
 from tests.cli.conftest import COMMAND, clean_environment
+from tests.cli.processes import in_time
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of pipes, /dev/full")
@@ -70,11 +73,24 @@ class Piped:
             self.is_open = False
             os.close(self.output)
 
+    def error_line(self) -> str:
+        assert self.process.stderr is not None
+        return in_time(lambda: self.process.stderr.readline().decode()).removesuffix("\n")  # type: ignore[union-attr]
+
     def ended(self) -> tuple[int, str]:
         """Exit code and stderr."""
         assert self.process.stderr is not None
         code = self.process.wait(PATIENCE_S)
         return code, self.process.stderr.read().decode()
+
+
+def wait_until_full(command: Piped) -> None:
+    """Until the pipe takes no more: the command waits for its reader."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    full = ROOM - LINE
+    while int.from_bytes(fcntl.ioctl(command.output, termios.FIONREAD, bytes(4)), sys.byteorder) < full:
+        assert time.monotonic() < give_up_at, "the pipe is not filled"
+        time.sleep(0.01)  # nothing tells when a pipe is full
 
 
 @contextmanager
@@ -274,6 +290,52 @@ def test_a_kill_loses_nothing(queue: brant.Queue, tmp_path: Path) -> None:
     left = queue.peek_many()
     assert set(shown) | set(left) == set(messages)
     assert left == messages[-len(left) :]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("size", [LINE - 1, 300_000])
+@pytest.mark.parametrize("mode", [(), ("--peek",), ("--move", "r")])
+def test_a_watcher_whose_reader_stalls_is_stopped(
+    queue: brant.Queue, tmp_path: Path, mode: tuple[str, ...], size: int, number: signal.Signals
+) -> None:
+    messages = [f"{position:0{size}}" for position in range(20)]
+    queue.write_many(messages)
+    with piped(tmp_path, "-q", "watch", "q", *mode) as watching:
+        wait_until_full(watching)
+        watching.process.send_signal(number)
+        assert watching.ended() == (0, "")
+    left = queue.peek_many()
+    assert left == messages[len(messages) - len(left) :]
+    assert queue.db.queue("r").peek_many() == (messages[: len(messages) - len(left)] if "--move" in mode else [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("size", [LINE, 300_000])
+def test_a_tail_whose_reader_stalls_is_stopped_and_knows_what_it_has_printed(
+    store: brant.Database, tmp_path: Path, size: int, number: signal.Signals
+) -> None:
+    stream = store.stream("s")
+    stream.publish_many(["x" * size] * 20)
+    with piped(tmp_path, "-q", "stream", "tail", "s", "--consumer", "c") as tailing:
+        wait_until_full(tailing)
+        tailing.process.send_signal(number)
+        assert tailing.ended() == (0, "")
+        whole_lines = sum(line.endswith("x" * size) for line in tailing.remaining_lines())
+    assert stream.get_offset("c") == whole_lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("size", [LINE, 300_000])
+def test_a_listener_whose_reader_stalls_is_stopped(
+    store: brant.Database, tmp_path: Path, size: int, number: signal.Signals
+) -> None:
+    with piped(tmp_path, "listen", "c") as listening:
+        assert listening.error_line() == "Listening on channel 'c'..."
+        for _ in range(20):
+            store.notify("c", "x" * size)
+        wait_until_full(listening)
+        listening.process.send_signal(number)
+        assert listening.ended() == (0, "")
 
 
 def test_a_peek_is_interrupted_too(queue: brant.Queue, tmp_path: Path) -> None:

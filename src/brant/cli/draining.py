@@ -1,4 +1,7 @@
-"""Taking messages by printing them: what is printed is removed, what can't be printed stays in the queue."""
+"""Printing without being stuck with a slow reader; taking messages by printing them.
+
+What is printed is removed, what can't be printed stays in the queue.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import select
 import sys
 import time
 
-from brant.cli.output import stdout_descriptor, write_some
+from brant.arguments import storable
+from brant.cli.output import complain, stdout_descriptor, write_some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ _PATIENCE_S = 0.02
 # Batches grow while they take less than this: there may be few large messages in one, or many small ones.
 _QUICK_S = 0.02
 _STOP_CHECK_S = 0.1
+# After a stop, a line that is half out is finished as long as its reader takes more of it this often.
+_GRACE_S = 1.0
 
 
 class Drain:
@@ -124,10 +130,15 @@ class Outlet:
                 return True
         return False
 
-    def finish(self, rest: memoryview, stop: StopSignals) -> None:
-        """Write all of it, however long that takes, unless a stop is asked for."""
-        while rest and self.waited(stop):
+    def put(self, line: bytes, stop: StopSignals) -> bool:
+        """Write the line, however long that takes; False when a stop was asked for before all of it was out."""
+        return self.waited(stop) and self.finish(self._write(memoryview(line)), stop)
+
+    def finish(self, rest: memoryview, stop: StopSignals) -> bool:
+        """Write the rest of a line. After a stop only as long as somebody reads it; False when it was cut off."""
+        while rest and (self.waited(stop) or self._has_room(wait_s=_GRACE_S)):
             rest = self._write(rest)
+        return not rest
 
     def _has_room(self, size: int = 1, wait_s: float = _PATIENCE_S) -> bool:
         needed = min(size, _READY_TAKES)
@@ -144,6 +155,30 @@ class Outlet:
         if sys.platform == "win32":  # select() knows sockets only there
             return True
         return bool(select.select([], [self._descriptor], [], wait_s)[1])
+
+
+class StoppableLines:
+    """Prints plain lines or JSON objects as `Lines` does, until a stop is asked for."""
+
+    def __init__(self, stop: StopSignals, *, as_json: bool) -> None:
+        self._stop = stop
+        self._as_json = as_json
+        self._outlet = Outlet(stdout_descriptor())
+        self._warned = False
+
+    def put(self, plain: str, fields: dict[str, object]) -> bool:
+        """False when a stop was asked for before all of it was out."""
+        if not self._as_json and "\n" in plain and not self._warned:
+            self._warned = True
+            complain("brant: warning: a line contains newline characters; use --json to tell lines apart")
+        line = _json_of(fields) if self._as_json else plain
+        return self._outlet.put(storable(line).encode() + b"\n", self._stop)
+
+
+def _json_of(fields: dict[str, object]) -> str:
+    import json
+
+    return json.dumps(fields, ensure_ascii=False)
 
 
 _READY_TAKES = 1 << 16 if sys.platform == "win32" else select.PIPE_BUF

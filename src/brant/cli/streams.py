@@ -83,11 +83,11 @@ def _read_arguments(parser: ArgumentParser) -> None:
 
 
 def _read(context: Context, options: Namespace) -> int:
-    show = _printer(options)
+    lines = Lines(as_json=options.json)
     printed = 0
     with context.open() as db:
         for event in _events(db.stream(options.topic), options.after, options.limit):
-            show(event)
+            lines.put(*_shown(event))
             printed += 1
     return DONE if printed else NOTHING
 
@@ -104,22 +104,18 @@ def _events(stream: brant.Stream, after: int, limit: int | None) -> Iterator[bra
         limit = None if limit is None else limit - len(page)
 
 
-def _printer(options: Namespace) -> Callable[[brant.Event], None]:
-    lines = Lines(as_json=options.json)
-
-    def show(event: brant.Event) -> None:
-        # Not event.payload: one event of another program that is not JSON must not stop all that follow it.
-        payload = decode_or_text(event.payload_text)
-        fields = {
-            "offset": event.offset,
-            "topic": event.topic,
-            "key": event.key,
-            "payload": payload,
-            "created_at": event.created_at,
-        }
-        lines.put(f"{event.offset}\t{event.key or ''}\t{text_of(payload)}", fields)
-
-    return show
+def _shown(event: brant.Event) -> tuple[str, dict[str, object]]:
+    """What is printed of an event: as a plain line, and as the fields of a JSON object."""
+    # Not event.payload: one event of another program that is not JSON must not stop all that follow it.
+    payload = decode_or_text(event.payload_text)
+    fields = {
+        "offset": event.offset,
+        "topic": event.topic,
+        "key": event.key,
+        "payload": payload,
+        "created_at": event.created_at,
+    }
+    return f"{event.offset}\t{event.key or ''}\t{text_of(payload)}", fields
 
 
 def _tail_arguments(parser: ArgumentParser) -> None:
@@ -138,7 +134,7 @@ def _tail_arguments(parser: ArgumentParser) -> None:
 def _tail(context: Context, options: Namespace) -> int:
     from brant.cli.following import tail
 
-    return tail(context, options, _printer(options))
+    return tail(context, options, _shown)
 
 
 def _consumers_arguments(parser: ArgumentParser) -> None:
