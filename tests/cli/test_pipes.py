@@ -162,26 +162,102 @@ def test_a_pipe_that_is_broken_from_the_start_costs_nothing(
     assert queue.peek_many() == ["a", "b"]
 
 
+LARGE = "".join(f"{number:06}" for number in range(100_000))
+READING = [("read", "q"), ("read", "q", "--all"), ("-q", "watch", "q"), ("read", "q", "--before", "2099-01-01")]
+
+
 @pytest.mark.guarantee("G21")
-def test_a_large_message_that_breaks_on_its_way_is_the_only_one_lost(queue: brant.Queue, tmp_path: Path) -> None:
-    queue.write_many(["small", "x" * 300_000, "next"])
-    with piped(tmp_path, "read", "q", "--all") as reading:
-        assert os.read(reading.output, 6) == b"small\n"
-        assert os.read(reading.output, 1) == b"x"
-        commits = queue.db.update_events()
-        while queue.peek_many() != ["next"]:  # half of it is out: it is taken, and nobody waits for its other half
-            assert commits.wait(PATIENCE_S)
+@pytest.mark.parametrize("words", READING)
+def test_a_large_message_that_breaks_on_its_way_stays(
+    queue: brant.Queue, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, *words) as reading:
+        wait_until_full(reading)
+        queue.write("meanwhile")  # the transaction that looked at the message is over
         reading.close()
         assert reading.ended() == (1, "")
+    assert queue.peek_many() == [LARGE, "next", "meanwhile"]
+
+
+@pytest.mark.guarantee("G21")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", READING)
+def test_a_large_message_that_a_signal_cuts_off_stays(
+    queue: brant.Queue, tmp_path: Path, words: tuple[str, ...], number: signal.Signals
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, *words) as reading:
+        wait_until_full(reading)
+        reading.process.send_signal(number)
+        assert reading.ended()[0] == (143 if "read" in words and number == signal.SIGTERM else 0)
+    assert queue.peek_many() == [LARGE, "next"]
+
+
+def test_what_was_printed_before_a_large_message_that_is_cut_off_is_gone(queue: brant.Queue, tmp_path: Path) -> None:
+    queue.write_many(["a", "b", LARGE, "next"])
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        assert os.read(reading.output, 2) == b"a\n"
+        assert os.read(reading.output, 2) == b"b\n"
+        wait_until_full(reading)
+        queue.write("meanwhile")
+        reading.close()
+        assert reading.ended() == (1, "")
+    assert queue.peek_many() == [LARGE, "next", "meanwhile"]
+
+
+def test_a_large_message_that_nobody_reads_keeps_nobody_from_writing_and_is_nobody_elses(
+    queue: brant.Queue, tmp_path: Path
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, "read", "q") as reading:
+        assert os.read(reading.output, 1) == b"0"
+        wait_until_full(reading)
+        queue.write("meanwhile")
+        assert queue.peek_many() == ["next", "meanwhile"]
+        assert reading.remaining_lines() == [LARGE[1:]]
+        assert reading.ended() == (0, "")
+    assert queue.peek_many() == ["next", "meanwhile"]
+    assert queue.stats().processing == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_does_not_cut_off_what_is_being_read(
+    queue: brant.Queue, tmp_path: Path, number: signal.Signals
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        assert os.read(reading.output, 1) == b"0"
+        reading.process.send_signal(number)
+        assert reading.remaining_lines() == [LARGE[1:]]
     assert queue.peek_many() == ["next"]
 
 
+@pytest.mark.parametrize("pick", [("-m",), ("--all", "--after")])
+def test_a_large_message_from_behind_others_comes_whole(
+    queue: brant.Queue, tmp_path: Path, pick: tuple[str, ...]
+) -> None:
+    first, large = queue.write_many(["first", LARGE])
+    words = (*pick, str(large if "-m" in pick else first))
+    with piped(tmp_path, "read", "q", *words) as reading:
+        assert reading.remaining_lines() == [LARGE]
+        assert reading.ended() == (0, "")
+    assert queue.peek_many() == ["first"]
+
+
+@pytest.mark.parametrize("size", [5_000, 20_000, 60_000])
+def test_messages_larger_than_a_page_all_come_in_order(queue: brant.Queue, tmp_path: Path, size: int) -> None:
+    messages = [f"{number:0{size}}" for number in range(50)]
+    queue.write_many(messages)
+    assert run('"$BRANT" read q --all | cat', tmp_path).stdout.splitlines() == messages
+    assert not queue.exists()
+
+
 def test_a_large_message_comes_whole_through_a_small_pipe(queue: brant.Queue, tmp_path: Path) -> None:
-    large = "".join(f"{number:06}" for number in range(100_000))
-    queue.write_many([large, "next"])
+    queue.write_many([LARGE, "next"])
     with piped(tmp_path, "read", "q", "--all") as reading:
         queue.write("meanwhile")
-        assert reading.remaining_lines() == [large, "next", "meanwhile"]
+        assert reading.remaining_lines() == [LARGE, "next", "meanwhile"]
         assert reading.ended() == (0, "")
 
 
