@@ -18,7 +18,7 @@ import pytest
 
 import brant
 from tests.cli.conftest import COMMAND, clean_environment
-from tests.cli.processes import in_time
+from tests.cli.processes import in_time, running
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of pipes, /dev/full")
@@ -91,6 +91,20 @@ def wait_until_full(command: Piped) -> None:
     while int.from_bytes(fcntl.ioctl(command.output, termios.FIONREAD, bytes(4)), sys.byteorder) < full:
         assert time.monotonic() < give_up_at, "the pipe is not filled"
         time.sleep(0.01)  # nothing tells when a pipe is full
+
+
+def wait_until_signals_are_handled(process: int) -> None:
+    """Until it has come so far that SIGTERM is not the end of it."""
+    caught_by = 1 << (signal.SIGTERM - 1)
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not int(_status(process)["SigCgt"], 16) & caught_by:
+        assert time.monotonic() < give_up_at, "it handles no signals"
+        time.sleep(0.01)
+
+
+def _status(process: int) -> dict[str, str]:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 @contextmanager
@@ -266,7 +280,7 @@ def test_a_large_message_comes_whole_through_a_small_pipe(queue: brant.Queue, tm
 
 @pytest.mark.guarantee("G21")
 @pytest.mark.parametrize(
-    "command", ["read q", "read q --all", "peek q", "peek q --all", "list", "stats q", "-q watch q"]
+    "command", ["read q", "read q --all", "peek q", "peek q --all", "list", "stats q", "-q watch q", "claim q"]
 )
 def test_what_can_not_be_printed_stays(queue: brant.Queue, tmp_path: Path, command: str) -> None:
     queue.write_many(["a", "b"])
@@ -292,7 +306,7 @@ def test_help_into_a_pipe_that_is_broken_ends_quietly(tmp_path: Path) -> None:
             assert command.ended() == (1, "")
 
 
-@pytest.mark.parametrize("command", ["read q", "read q --all", "peek q", "list"])
+@pytest.mark.parametrize("command", ["read q", "read q --all", "peek q", "list", "claim q"])
 def test_a_closed_standard_output_is_an_error(queue: brant.Queue, tmp_path: Path, command: str) -> None:
     queue.write_many(["a", "b"])
     done = run(f'"$BRANT" {command} >&-', tmp_path)
@@ -412,6 +426,34 @@ def test_a_listener_whose_reader_stalls_is_stopped(
         wait_until_full(listening)
         listening.process.send_signal(number)
         assert listening.ended() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("number", "ending"), [(signal.SIGINT, (0, "\nbrant: interrupted\n")), (signal.SIGTERM, (143, ""))]
+)
+@pytest.mark.parametrize("size", [LINE - 1, 300_000])
+def test_a_claim_that_is_stopped_gives_back_what_it_has_not_printed(
+    queue: brant.Queue, tmp_path: Path, size: int, number: signal.Signals, ending: tuple[int, str]
+) -> None:
+    ids = queue.write_many([f"{position:0{size}}" for position in range(50)])
+    with piped(tmp_path, "claim", "-n", "50", "--lease", "600", "q") as claiming:
+        wait_until_full(claiming)
+        claiming.process.send_signal(number)
+        assert claiming.ended() == ending
+        lines = [line.split("\t") for line in claiming.remaining_lines()]
+    printed = [int(line[0]) for line in lines if len(line[-1]) == size]
+    assert printed == ids[: len(printed)]
+    assert [message.id for message in queue.peek_many()] == ids[len(printed) :]
+    assert queue.stats().processing == len(printed)
+
+
+def test_a_claim_that_waits_is_interrupted(queue: brant.Queue, tmp_path: Path) -> None:
+    for number, code in ((signal.SIGINT, 0), (signal.SIGTERM, 143)):
+        with running(tmp_path, "claim", "--wait", "600", "q") as waiting:
+            wait_until_signals_are_handled(waiting.process.pid)
+            assert waiting.stopped_by(number) == code
+    queue.write("free")
+    assert queue.claim_one("w") is not None
 
 
 def test_a_peek_is_interrupted_too(queue: brant.Queue, tmp_path: Path) -> None:

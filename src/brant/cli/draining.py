@@ -199,17 +199,22 @@ class Outlet:
             rest = self._write(rest)
         return rest
 
-    def waited(self, stop: StopSignals, meanwhile: Callable[[], None] = _nothing) -> bool:
-        """Wait until there is room; False when a stop was asked for."""
+    def waited(self, stop: StopSignals, meanwhile: Callable[[], None] = _nothing, size: int = 1) -> bool:
+        """Wait until there is room for so much, or for what is taken at once; False when a stop was asked for."""
         while not stop.requested():
             meanwhile()
-            if self._has_room(wait_s=_STOP_CHECK_S):
+            if self._has_room(size, _STOP_CHECK_S):
                 return True
         return False
 
     def put(self, line: bytes, stop: StopSignals, meanwhile: Callable[[], None] = _nothing) -> bool:
-        """Write the line, however long that takes; False when a stop was asked for before all of it was out."""
-        return self.waited(stop, meanwhile) and self.finish(self._write(memoryview(line)), stop, meanwhile)
+        """Write the line, however long that takes; False when a stop was asked for before all of it was out.
+
+        What fits is never cut.
+        """
+        if not self.waited(stop, meanwhile, len(line)):
+            return False
+        return self.finish(self._write(memoryview(line)), stop, meanwhile)
 
     def finish(self, rest: memoryview, stop: StopSignals, meanwhile: Callable[[], None] = _nothing) -> bool:
         """Write the rest of a line. After a stop only as long as somebody reads it; False when it was cut off."""
