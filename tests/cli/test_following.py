@@ -73,6 +73,17 @@ def test_tail_from_an_offset_replays_and_does_not_take_the_consumer_back(tmp_pat
     assert stream.get_offset("c") >= 2
 
 
+@pytest.mark.parametrize("start", [(), ("--from", "0")])
+def test_a_consumer_that_can_not_be_saved_is_refused_before_anything_is_printed(
+    brant_command: Run, stream: brant.Stream, start: tuple[str, ...]
+) -> None:
+    stream.publish_many([1, 2])
+    refused = brant_command("stream", "tail", "orders", "--consumer", "", *start)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("brant: error: consumer ''")
+    assert refused.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_signal_in_the_middle_of_a_line_cuts_nothing_off(
     tmp_path: Path, stream: brant.Stream, unbuffered: str

@@ -8,6 +8,8 @@ import select
 import signal
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 import brant
 from tests.cli.conftest import COMMAND, clean_environment
+from tests.cli.processes import in_time, running
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of pipes, /dev/full")
@@ -70,11 +73,38 @@ class Piped:
             self.is_open = False
             os.close(self.output)
 
+    def error_line(self) -> str:
+        assert self.process.stderr is not None
+        return in_time(lambda: self.process.stderr.readline().decode()).removesuffix("\n")  # type: ignore[union-attr]
+
     def ended(self) -> tuple[int, str]:
         """Exit code and stderr."""
         assert self.process.stderr is not None
         code = self.process.wait(PATIENCE_S)
         return code, self.process.stderr.read().decode()
+
+
+def wait_until_full(command: Piped) -> None:
+    """Until the pipe takes no more: the command waits for its reader."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    full = ROOM - LINE
+    while int.from_bytes(fcntl.ioctl(command.output, termios.FIONREAD, bytes(4)), sys.byteorder) < full:
+        assert time.monotonic() < give_up_at, "the pipe is not filled"
+        time.sleep(0.01)  # nothing tells when a pipe is full
+
+
+def wait_until_signals_are_handled(process: int) -> None:
+    """Until it has come so far that SIGTERM is not the end of it."""
+    caught_by = 1 << (signal.SIGTERM - 1)
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not int(_status(process)["SigCgt"], 16) & caught_by:
+        assert time.monotonic() < give_up_at, "it handles no signals"
+        time.sleep(0.01)
+
+
+def _status(process: int) -> dict[str, str]:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 @contextmanager
@@ -146,26 +176,102 @@ def test_a_pipe_that_is_broken_from_the_start_costs_nothing(
     assert queue.peek_many() == ["a", "b"]
 
 
+LARGE = "".join(f"{number:06}" for number in range(100_000))
+READING = [("read", "q"), ("read", "q", "--all"), ("-q", "watch", "q"), ("read", "q", "--before", "2099-01-01")]
+
+
 @pytest.mark.guarantee("G21")
-def test_a_large_message_that_breaks_on_its_way_is_the_only_one_lost(queue: brant.Queue, tmp_path: Path) -> None:
-    queue.write_many(["small", "x" * 300_000, "next"])
-    with piped(tmp_path, "read", "q", "--all") as reading:
-        assert os.read(reading.output, 6) == b"small\n"
-        assert os.read(reading.output, 1) == b"x"
-        commits = queue.db.update_events()
-        while queue.peek_many() != ["next"]:  # half of it is out: it is taken, and nobody waits for its other half
-            assert commits.wait(PATIENCE_S)
+@pytest.mark.parametrize("words", READING)
+def test_a_large_message_that_breaks_on_its_way_stays(
+    queue: brant.Queue, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, *words) as reading:
+        wait_until_full(reading)
+        queue.write("meanwhile")  # the transaction that looked at the message is over
         reading.close()
         assert reading.ended() == (1, "")
+    assert queue.peek_many() == [LARGE, "next", "meanwhile"]
+
+
+@pytest.mark.guarantee("G21")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", READING)
+def test_a_large_message_that_a_signal_cuts_off_stays(
+    queue: brant.Queue, tmp_path: Path, words: tuple[str, ...], number: signal.Signals
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, *words) as reading:
+        wait_until_full(reading)
+        reading.process.send_signal(number)
+        assert reading.ended()[0] == (143 if "read" in words and number == signal.SIGTERM else 0)
+    assert queue.peek_many() == [LARGE, "next"]
+
+
+def test_what_was_printed_before_a_large_message_that_is_cut_off_is_gone(queue: brant.Queue, tmp_path: Path) -> None:
+    queue.write_many(["a", "b", LARGE, "next"])
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        assert os.read(reading.output, 2) == b"a\n"
+        assert os.read(reading.output, 2) == b"b\n"
+        wait_until_full(reading)
+        queue.write("meanwhile")
+        reading.close()
+        assert reading.ended() == (1, "")
+    assert queue.peek_many() == [LARGE, "next", "meanwhile"]
+
+
+def test_a_large_message_that_nobody_reads_keeps_nobody_from_writing_and_is_nobody_elses(
+    queue: brant.Queue, tmp_path: Path
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, "read", "q") as reading:
+        assert os.read(reading.output, 1) == b"0"
+        wait_until_full(reading)
+        queue.write("meanwhile")
+        assert queue.peek_many() == ["next", "meanwhile"]
+        assert reading.remaining_lines() == [LARGE[1:]]
+        assert reading.ended() == (0, "")
+    assert queue.peek_many() == ["next", "meanwhile"]
+    assert queue.stats().processing == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_does_not_cut_off_what_is_being_read(
+    queue: brant.Queue, tmp_path: Path, number: signal.Signals
+) -> None:
+    queue.write_many([LARGE, "next"])
+    with piped(tmp_path, "read", "q", "--all") as reading:
+        assert os.read(reading.output, 1) == b"0"
+        reading.process.send_signal(number)
+        assert reading.remaining_lines() == [LARGE[1:]]
     assert queue.peek_many() == ["next"]
 
 
+@pytest.mark.parametrize("pick", [("-m",), ("--all", "--after")])
+def test_a_large_message_from_behind_others_comes_whole(
+    queue: brant.Queue, tmp_path: Path, pick: tuple[str, ...]
+) -> None:
+    first, large = queue.write_many(["first", LARGE])
+    words = (*pick, str(large if "-m" in pick else first))
+    with piped(tmp_path, "read", "q", *words) as reading:
+        assert reading.remaining_lines() == [LARGE]
+        assert reading.ended() == (0, "")
+    assert queue.peek_many() == ["first"]
+
+
+@pytest.mark.parametrize("size", [5_000, 20_000, 60_000])
+def test_messages_larger_than_a_page_all_come_in_order(queue: brant.Queue, tmp_path: Path, size: int) -> None:
+    messages = [f"{number:0{size}}" for number in range(50)]
+    queue.write_many(messages)
+    assert run('"$BRANT" read q --all | cat', tmp_path).stdout.splitlines() == messages
+    assert not queue.exists()
+
+
 def test_a_large_message_comes_whole_through_a_small_pipe(queue: brant.Queue, tmp_path: Path) -> None:
-    large = "".join(f"{number:06}" for number in range(100_000))
-    queue.write_many([large, "next"])
+    queue.write_many([LARGE, "next"])
     with piped(tmp_path, "read", "q", "--all") as reading:
         queue.write("meanwhile")
-        assert reading.remaining_lines() == [large, "next", "meanwhile"]
+        assert reading.remaining_lines() == [LARGE, "next", "meanwhile"]
         assert reading.ended() == (0, "")
 
 
@@ -174,7 +280,7 @@ def test_a_large_message_comes_whole_through_a_small_pipe(queue: brant.Queue, tm
 
 @pytest.mark.guarantee("G21")
 @pytest.mark.parametrize(
-    "command", ["read q", "read q --all", "peek q", "peek q --all", "list", "stats q", "-q watch q"]
+    "command", ["read q", "read q --all", "peek q", "peek q --all", "list", "stats q", "-q watch q", "claim q"]
 )
 def test_what_can_not_be_printed_stays(queue: brant.Queue, tmp_path: Path, command: str) -> None:
     queue.write_many(["a", "b"])
@@ -200,7 +306,7 @@ def test_help_into_a_pipe_that_is_broken_ends_quietly(tmp_path: Path) -> None:
             assert command.ended() == (1, "")
 
 
-@pytest.mark.parametrize("command", ["read q", "read q --all", "peek q", "list"])
+@pytest.mark.parametrize("command", ["read q", "read q --all", "peek q", "list", "claim q"])
 def test_a_closed_standard_output_is_an_error(queue: brant.Queue, tmp_path: Path, command: str) -> None:
     queue.write_many(["a", "b"])
     done = run(f'"$BRANT" {command} >&-', tmp_path)
@@ -274,6 +380,80 @@ def test_a_kill_loses_nothing(queue: brant.Queue, tmp_path: Path) -> None:
     left = queue.peek_many()
     assert set(shown) | set(left) == set(messages)
     assert left == messages[-len(left) :]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("size", [LINE - 1, 300_000])
+@pytest.mark.parametrize("mode", [(), ("--peek",), ("--move", "r")])
+def test_a_watcher_whose_reader_stalls_is_stopped(
+    queue: brant.Queue, tmp_path: Path, mode: tuple[str, ...], size: int, number: signal.Signals
+) -> None:
+    messages = [f"{position:0{size}}" for position in range(20)]
+    queue.write_many(messages)
+    with piped(tmp_path, "-q", "watch", "q", *mode) as watching:
+        wait_until_full(watching)
+        watching.process.send_signal(number)
+        assert watching.ended() == (0, "")
+    left = queue.peek_many()
+    assert left == messages[len(messages) - len(left) :]
+    assert queue.db.queue("r").peek_many() == (messages[: len(messages) - len(left)] if "--move" in mode else [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("size", [LINE, 300_000])
+def test_a_tail_whose_reader_stalls_is_stopped_and_knows_what_it_has_printed(
+    store: brant.Database, tmp_path: Path, size: int, number: signal.Signals
+) -> None:
+    stream = store.stream("s")
+    stream.publish_many(["x" * size] * 20)
+    with piped(tmp_path, "-q", "stream", "tail", "s", "--consumer", "c") as tailing:
+        wait_until_full(tailing)
+        tailing.process.send_signal(number)
+        assert tailing.ended() == (0, "")
+        whole_lines = sum(line.endswith("x" * size) for line in tailing.remaining_lines())
+    assert stream.get_offset("c") == whole_lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("size", [LINE, 300_000])
+def test_a_listener_whose_reader_stalls_is_stopped(
+    store: brant.Database, tmp_path: Path, size: int, number: signal.Signals
+) -> None:
+    with piped(tmp_path, "listen", "c") as listening:
+        assert listening.error_line() == "Listening on channel 'c'..."
+        for _ in range(20):
+            store.notify("c", "x" * size)
+        wait_until_full(listening)
+        listening.process.send_signal(number)
+        assert listening.ended() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("number", "ending"), [(signal.SIGINT, (0, "\nbrant: interrupted\n")), (signal.SIGTERM, (143, ""))]
+)
+@pytest.mark.parametrize("size", [LINE - 1, 300_000])
+def test_a_claim_that_is_stopped_gives_back_what_it_has_not_printed(
+    queue: brant.Queue, tmp_path: Path, size: int, number: signal.Signals, ending: tuple[int, str]
+) -> None:
+    ids = queue.write_many([f"{position:0{size}}" for position in range(50)])
+    with piped(tmp_path, "claim", "-n", "50", "--lease", "600", "q") as claiming:
+        wait_until_full(claiming)
+        claiming.process.send_signal(number)
+        assert claiming.ended() == ending
+        lines = [line.split("\t") for line in claiming.remaining_lines()]
+    printed = [int(line[0]) for line in lines if len(line[-1]) == size]
+    assert printed == ids[: len(printed)]
+    assert [message.id for message in queue.peek_many()] == ids[len(printed) :]
+    assert queue.stats().processing == len(printed)
+
+
+def test_a_claim_that_waits_is_interrupted(queue: brant.Queue, tmp_path: Path) -> None:
+    for number, code in ((signal.SIGINT, 0), (signal.SIGTERM, 143)):
+        with running(tmp_path, "claim", "--wait", "600", "q") as waiting:
+            wait_until_signals_are_handled(waiting.process.pid)
+            assert waiting.stopped_by(number) == code
+    queue.write("free")
+    assert queue.claim_one("w") is not None
 
 
 def test_a_peek_is_interrupted_too(queue: brant.Queue, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.both_backends
 same_on_both = pytest.mark.files_only("what is tested happens before or after the database")
@@ -67,13 +69,56 @@ def test_lines_of_text_are_kept_as_they_are(brant_command: Run, stream: brant.St
     assert [event.payload for event in stream.read()] == ["a ", "", "last"]
 
 
-def test_a_bad_line_is_named_and_what_came_before_its_thousand_stays(brant_command: Run, stream: brant.Stream) -> None:
-    done = brant_command("stream", "publish", "orders", "--lines", stdin="1\n" * 1200 + "nope\n")
+def test_a_bad_line_is_named_and_so_is_how_much_is_published(brant_command: Run, stream: brant.Stream) -> None:
+    done = brant_command("stream", "publish", "orders", "--lines", stdin="1\n" * 200_000 + "nope\n")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("brant: error: line 1201 is not JSON")
+    assert done.stderr.startswith("brant: error: line 200001 is not JSON")
     assert "--text" in done.stderr
-    assert done.stderr.endswith("the first 1000 lines\n")
-    assert len(stream.read(limit=-1)) == 1000
+    published = len(stream.read(limit=-1))
+    assert 0 < published <= 200_000
+    assert done.stderr.endswith(f"published so far: the first {published} lines\n")
+
+
+def test_a_line_that_is_not_utf8_is_named_once(tmp_path: Path, stream: brant.Stream) -> None:
+    done = subprocess.run(
+        [COMMAND, "stream", "publish", "orders", "--lines"],
+        input=b"1\n\xff\n",
+        capture_output=True,
+        cwd=tmp_path,
+        env=clean_environment(),
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"brant: error: line 2 is not valid UTF-8")
+    assert done.stderr.count(b"the first 0 lines") == 1
+    assert stream.head() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "ending"), [(signal.SIGINT, (0, b"\nbrant: interrupted\n")), (signal.SIGTERM, (143, b""))]
+)
+def test_a_publisher_of_lines_that_is_stopped_has_published_those_that_came(
+    tmp_path: Path, stream: brant.Stream, number: signal.Signals, ending: tuple[int, bytes]
+) -> None:
+    commits = stream.db.update_events()
+    publishing = subprocess.Popen(
+        [COMMAND, "stream", "publish", "orders", "--lines"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=clean_environment(),
+    )
+    with publishing:
+        assert publishing.stdin is not None
+        assert publishing.stderr is not None
+        publishing.stdin.write(b"1\n2\n3")
+        publishing.stdin.flush()
+        while [event.payload for event in stream.read()] != [1, 2]:
+            assert commits.wait(PATIENCE_S)
+        publishing.send_signal(number)
+        assert (publishing.wait(PATIENCE_S), publishing.stderr.read()) == ending
+    assert stream.head() == 2
 
 
 @same_on_both

@@ -166,6 +166,8 @@ def test_move_moves_each_message_and_prints_it(store: brant.Database, queue: bra
     ("words", "why"),
     [
         (("q", "--move", "r", "--after", "nonsense"), "--move takes every message and can't be combined with --after"),
+        (("q", "--move", "", "--after", "0"), "--move takes every message and can't be combined with --after"),
+        (("q", "--move", ""), "Invalid queue name ''"),
         (("q", "--move", "q"), "Cannot move messages to the same queue"),
         (("q", "--move", "@same"), "Cannot move messages to the same queue"),
         (("bad name",), "Invalid queue name 'bad name'"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
+from brant.arguments import label
 from brant.cli.command import DONE, NOTHING
-from brant.cli.payloads import Lines, text_of
+from brant.cli.draining import StoppableLines
+from brant.cli.payloads import text_of
 from brant.cli.stopping import StopSignals
 from brant.errors import DatabaseBusy
 
@@ -32,7 +34,8 @@ class Progress:
 
     def __init__(self, stream: brant.Stream, consumer: str | None, start: int | None) -> None:
         self._stream = stream
-        self._consumer = consumer
+        # Here already: it would be refused only when the first events are printed.
+        self._consumer = None if consumer is None else label(consumer, "consumer")
         if start is None:
             start = 0 if consumer is None else stream.get_offset(consumer)
         self.printed = start
@@ -58,21 +61,21 @@ class Progress:
         self._saved_at = time.monotonic()
 
 
-def tail(context: Context, options: Namespace, show: Callable[[brant.Event], None]) -> int:
+def tail(context: Context, options: Namespace, shown: Callable[[brant.Event], tuple[str, dict[str, object]]]) -> int:
     with context.open() as db:
         stream = db.stream(options.topic)
         # Before the first read, so that a commit between the two is not missed.
         commits = db.update_events()
         stop = StopSignals(commits.close)
+        lines = StoppableLines(stop, as_json=options.json)
         progress = Progress(stream, options.consumer, options.start)
         context.tell(f"Following stream {stream.name!r} after offset {progress.printed}...")
         while not stop.requested():
             page = stream.read(progress.printed)
             for event in page:
-                show(event)
-                progress.advance(event.offset)
-                if stop.requested():
+                if not lines.put(*shown(event)):
                     break
+                progress.advance(event.offset)
             if not page:
                 progress.save_if_possible()
                 commits.wait(_LONGEST_WAIT_S)
@@ -81,16 +84,17 @@ def tail(context: Context, options: Namespace, show: Callable[[brant.Event], Non
 
 
 def listen(context: Context, options: Namespace) -> int:
-    lines = Lines(as_json=options.json)
     printed = 0
     with context.open() as db, db.listen(options.channel) as listener:
         stop = StopSignals(listener.close)
+        lines = StoppableLines(stop, as_json=options.json)
         context.tell(f"Listening on channel {options.channel!r}...")
         while options.count is None or printed < options.count:
             notification = listener.get(options.timeout)
             if notification is None:
                 return DONE if stop.requested() else NOTHING
-            lines.put(text_of(notification.payload), _as_json(notification))
+            if not lines.put(text_of(notification.payload), _as_json(notification)):
+                break
             printed += 1
     return DONE
 

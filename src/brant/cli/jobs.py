@@ -10,7 +10,7 @@ from brant.cli.dead import DEAD
 from brant.cli.numbers import count, duration, job_id, positive_duration, whole_number
 from brant.cli.output import put
 from brant.cli.parsing import add_queue, queue_of
-from brant.cli.payloads import Lines, add_payload, payload_of
+from brant.cli.payloads import add_payload, payload_of
 from brant.cli.times import timestamp
 from brant.errors import InvalidValue
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
 
+    from brant.channel import UpdateEvents
     from brant.cli.command import Context
+    from brant.cli.draining import StoppableLines
+    from brant.cli.stopping import StopSignals
 
     Settle = Callable[[brant.Queue, Namespace, str, int], bool]
 
@@ -70,24 +73,35 @@ def _claim_arguments(parser: ArgumentParser) -> None:
 
 
 def _claim(context: Context, options: Namespace) -> int:
+    from brant.cli.draining import StoppableLines
+    from brant.cli.stopping import StopSignals
+
     with context.open() as db:
-        jobs = _claimed(db, queue_of(db, options.queue), options)
-        _hand_out(jobs, Lines(as_json=options.json))
+        queue = queue_of(db, options.queue)
+        # Before the first look, so that a commit between the two is not missed.
+        commits = db.update_events() if options.wait else None
+        # Before the claim: from then on a signal must not end this before the jobs are printed or given back.
+        stop = StopSignals() if commits is None else StopSignals(commits.close)
+        lines = StoppableLines(stop, as_json=options.json)
+        jobs = _claimed(queue, options, commits, stop)
+        _hand_out(db, jobs, lines)
+    stop.raise_if_requested()
     return DONE if jobs else NOTHING
 
 
-def _claimed(db: brant.Database, queue: brant.Queue, options: Namespace) -> list[brant.Job]:
-    worker = db.unique_worker_id() if options.worker is None else options.worker
-    # Before the first look, so that a commit between the two is not missed.
-    commits = db.update_events() if options.wait else None
+def _claimed(
+    queue: brant.Queue, options: Namespace, commits: UpdateEvents | None, stop: StopSignals
+) -> list[brant.Job]:
+    worker = queue.db.unique_worker_id() if options.worker is None else options.worker
     deadline = time.monotonic() + options.wait
-    while True:
+    while not stop.requested():
         due_in = queue.due_in()
         jobs = queue.claim_batch(worker, options.n, options.lease) if due_in == 0 else []
         left = deadline - time.monotonic()
         if jobs or left <= 0 or commits is None:
             return jobs
         commits.wait(min(left, patience(due_in)))
+    return []
 
 
 def patience(due_in: float | None) -> float:
@@ -95,14 +109,22 @@ def patience(due_in: float | None) -> float:
     return _LONGEST_WAIT_S if due_in is None else min(max(due_in, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
 
 
-def _hand_out(jobs: list[brant.Job], lines: Lines) -> None:
-    for position, job in enumerate(jobs):
-        try:
-            lines.put(f"{job.id}\t{_token(job)}\t{job.text}", _as_json(job))
-        except OSError:
-            for unseen in jobs[position:]:
-                unseen.release()
-            raise
+def _hand_out(db: brant.Database, jobs: list[brant.Job], lines: StoppableLines) -> None:
+    printed = 0
+    try:
+        for job in jobs:
+            if not lines.put(f"{job.id}\t{_token(job)}\t{job.text}", _as_json(job)):
+                break
+            printed += 1
+    finally:
+        if printed < len(jobs):
+            _give_back(db, jobs[printed:])
+
+
+def _give_back(db: brant.Database, jobs: list[brant.Job]) -> None:
+    with db.transaction() as tx:
+        for job in jobs:
+            job.release(tx=tx)
 
 
 def _as_json(job: brant.Job) -> dict[str, object]:

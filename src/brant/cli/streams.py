@@ -6,7 +6,7 @@ from brant.arguments import decode_or_text
 from brant.cli.command import DONE, FAILED, NOTHING, Command
 from brant.cli.numbers import count, duration, whole_number
 from brant.cli.output import put, put_json
-from brant.cli.payloads import Lines, add_payload, payload_of, payloads_of_lines, text_of
+from brant.cli.payloads import Lines, add_payload, json_of, payload_of, text_of
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import brant
     from brant.cli.command import Context
 
-_LINES_A_TRANSACTION = 1000
+_TEXT_HINT = "; quote it as JSON, or give --text"
 _PAGE = 1000
 
 
@@ -56,23 +56,27 @@ def _publish(context: Context, options: Namespace) -> int:
     if options.payload not in (None, "-"):
         raise InvalidValue("--lines reads standard input; leave the payload out")
     with context.open(writes=True) as db:
-        payloads = payloads_of_lines(context, as_text=options.text)
-        published = _publish_all(db.stream(options.topic), options.key, payloads)
+        published = _publish_lines(context, options, db.stream(options.topic))
     context.tell(f"Published {published} events to {options.topic!r}")
     return DONE
 
 
-def _publish_all(stream: brant.Stream, key: str | None, payloads: Iterator[object]) -> int:
-    from itertools import islice
+def _publish_lines(context: Context, options: Namespace, stream: brant.Stream) -> int:
+    from brant.cli.messages import _lines, _standard_input
 
     published = 0
+    for lines in _lines(_standard_input(), context.settings.max_message_size):
+        payloads = lines if options.text else _json_of_lines(lines, published)
+        stream.publish_many(payloads, [options.key] * len(lines))
+        published += len(lines)
+    return published
+
+
+def _json_of_lines(lines: list[str], published: int) -> list[object]:
     try:
-        while batch := list(islice(payloads, _LINES_A_TRANSACTION)):
-            stream.publish_many(batch, [key] * len(batch))
-            published += len(batch)
+        return [json_of(line, f"line {number}", _TEXT_HINT) for number, line in enumerate(lines, published + 1)]
     except InvalidValue as error:
         raise InvalidValue(f"{error}; published so far: the first {published} lines") from None
-    return published
 
 
 def _read_arguments(parser: ArgumentParser) -> None:
@@ -83,11 +87,11 @@ def _read_arguments(parser: ArgumentParser) -> None:
 
 
 def _read(context: Context, options: Namespace) -> int:
-    show = _printer(options)
+    lines = Lines(as_json=options.json)
     printed = 0
     with context.open() as db:
         for event in _events(db.stream(options.topic), options.after, options.limit):
-            show(event)
+            lines.put(*_shown(event))
             printed += 1
     return DONE if printed else NOTHING
 
@@ -104,22 +108,18 @@ def _events(stream: brant.Stream, after: int, limit: int | None) -> Iterator[bra
         limit = None if limit is None else limit - len(page)
 
 
-def _printer(options: Namespace) -> Callable[[brant.Event], None]:
-    lines = Lines(as_json=options.json)
-
-    def show(event: brant.Event) -> None:
-        # Not event.payload: one event of another program that is not JSON must not stop all that follow it.
-        payload = decode_or_text(event.payload_text)
-        fields = {
-            "offset": event.offset,
-            "topic": event.topic,
-            "key": event.key,
-            "payload": payload,
-            "created_at": event.created_at,
-        }
-        lines.put(f"{event.offset}\t{event.key or ''}\t{text_of(payload)}", fields)
-
-    return show
+def _shown(event: brant.Event) -> tuple[str, dict[str, object]]:
+    """What is printed of an event: as a plain line, and as the fields of a JSON object."""
+    # Not event.payload: one event of another program that is not JSON must not stop all that follow it.
+    payload = decode_or_text(event.payload_text)
+    fields = {
+        "offset": event.offset,
+        "topic": event.topic,
+        "key": event.key,
+        "payload": payload,
+        "created_at": event.created_at,
+    }
+    return f"{event.offset}\t{event.key or ''}\t{text_of(payload)}", fields
 
 
 def _tail_arguments(parser: ArgumentParser) -> None:
@@ -138,7 +138,7 @@ def _tail_arguments(parser: ArgumentParser) -> None:
 def _tail(context: Context, options: Namespace) -> int:
     from brant.cli.following import tail
 
-    return tail(context, options, _printer(options))
+    return tail(context, options, _shown)
 
 
 def _consumers_arguments(parser: ArgumentParser) -> None:

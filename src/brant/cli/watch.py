@@ -7,8 +7,8 @@ from functools import partial
 
 import brant
 from brant.cli.command import DONE, Command
-from brant.cli.draining import Drain
-from brant.cli.output import complain, message_format, write
+from brant.cli.draining import Drain, Outlet
+from brant.cli.output import complain, message_format, stdout_descriptor
 from brant.cli.parsing import add_format, add_queue, queue_of
 from brant.cli.stopping import StopSignals
 from brant.cli.times import timestamp
@@ -38,7 +38,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _watch(context: Context, options: Namespace) -> int:
-    if options.move and options.after:
+    if options.move is not None and options.after is not None:
         raise InvalidValue("--move takes every message and can't be combined with --after")
     after = None if options.after is None else timestamp(options.after)
     with context.open() as db:
@@ -61,23 +61,25 @@ def _taking(
     """A function that prints what is there and tells whether there was something, and the name of the mode."""
     line_of = message_format(options)
     if options.peek:
-        return Peeks(queue, line_of, stop, after).new_ones, "peek"
-    if options.move:
+        return Peeks(queue, line_of, Outlet(stdout_descriptor()), stop, after).new_ones, "peek"
+    if options.move is not None:
         destination = queue_of(db, options.move)
         if destination.name == queue.name:
             raise InvalidValue("Cannot move messages to the same queue")
-        return partial(_move_one, queue, destination, line_of), f"move to {destination.name}"
+        outlet = Outlet(stdout_descriptor())
+        return partial(_move_one, queue, destination, line_of, outlet, stop), f"move to {destination.name}"
     drain = Drain(queue, line_of, stop, most=most, after=after)
     # A look that needs no write lock comes first: most commits are not for this queue.
     return lambda: queue.has_pending(after) and drain.all(), "consume"
 
 
-def _move_one(queue: brant.Queue, destination: brant.Queue, line_of: LineOf) -> bool:
-    if not queue.has_pending():
+def _move_one(queue: brant.Queue, destination: brant.Queue, line_of: LineOf, outlet: Outlet, stop: StopSignals) -> bool:
+    # Nothing is moved while nobody reads: a stop that comes then leaves it where it is.
+    if not queue.has_pending() or not outlet.waited(stop):
         return False
     message = queue.move(destination)
     if message is not None:
-        write(line_of(message))
+        outlet.put(line_of(message), stop)
     return message is not None
 
 
@@ -88,9 +90,12 @@ class Peeks:
     are given back or are moved here with the id that they have.
     """
 
-    def __init__(self, queue: brant.Queue, line_of: LineOf, stop: StopSignals, after: int | None) -> None:
+    def __init__(
+        self, queue: brant.Queue, line_of: LineOf, outlet: Outlet, stop: StopSignals, after: int | None
+    ) -> None:
         self._queue = queue
         self._line_of = line_of
+        self._outlet = outlet
         self._stop = stop
         self._after = self._highest = after
         self._shown: set[int] = set()
@@ -106,7 +111,8 @@ class Peeks:
                 return True
             present.add(message.id)
             if message.id not in self._shown:
-                write(self._line_of(message))
+                if not self._outlet.put(self._line_of(message), self._stop):
+                    return True
                 self._shown.add(message.id)
                 count += 1
         self._highest = max(present, default=self._highest)
