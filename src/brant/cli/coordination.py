@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 
 from brant.cli.command import DONE, NOTHING, Command
 from brant.cli.numbers import count, duration, positive_duration
+from brant.cli.output import complain
 from brant.errors import BrantError, InvalidValue, LockHeld
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def _lock(context: Context, options: Namespace) -> int:
         except LockHeld:
             raise LockHeld(f"the lock {options.name!r} is held by another; try again later, or give --wait") from None
         except KeyboardInterrupt:  # while waiting for the lock; not a success, which main() would make of it
-            print("\nbrant: interrupted", file=sys.stderr)
+            complain("\nbrant: interrupted")
             return _BY_SIGNAL + signal.SIGINT
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import brant
 from brant.cli.command import DONE, NOTHING, Command
 from brant.cli.output import message_format, write
@@ -33,7 +31,9 @@ def _write(context: Context, options: Namespace) -> int:
     if options.lines:
         if options.message not in (None, "-"):
             raise InvalidValue("--lines reads standard input; leave the message out")
-        lines = _lines(_standard_input(), context.settings.max_message_size)
+        from brant.cli.standard_input import standard_input
+
+        lines = _lines(standard_input("a message"), context.settings.max_message_size)
         with context.open(writes=True) as db:
             queue = queue_of(db, options.queue)
             for batch in lines:
@@ -73,27 +73,15 @@ def _require_within(limit: int, line: bytes, number: int) -> None:
 def _message(given: str | None, context: Context) -> str:
     if given is not None and given != "-":
         return given
-    stream = _standard_input()
-    if given is None and sys.stdin.isatty():
+    from brant.cli.standard_input import all_input, is_typed_at_a_terminal
+
+    if given is None and is_typed_at_a_terminal():
         raise InvalidValue("no message: type it behind the queue's name, or pipe it in")
-    return _decoded(_read_within(stream, context.settings.max_message_size))
-
-
-def _standard_input() -> BufferedReader:
-    if sys.stdin is None:
-        raise InvalidValue("standard input is closed: there is nothing to read a message from")
-    return sys.stdin.buffer  # type: ignore[return-value]
-
-
-def _read_within(stream: BufferedReader, limit: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := stream.read(_CHUNK):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            raise InvalidValue(f"Input exceeds maximum size of {limit} bytes")
-    return b"".join(chunks)
+    limit = context.settings.max_message_size
+    data = all_input("a message", limit)
+    if len(data) > limit:
+        raise InvalidValue(f"Input exceeds maximum size of {limit} bytes")
+    return _decoded(data)
 
 
 def _decoded(data: bytes, what: str = "the input") -> str:

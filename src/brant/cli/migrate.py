@@ -6,6 +6,7 @@ import sys
 
 import brant
 from brant.cli.command import DONE, Command
+from brant.cli.terminal import stderr_is_terminal
 from brant.errors import BrantError, InvalidValue
 from brant.migrate import migrate
 
@@ -26,7 +27,7 @@ def _migrate(context: Context, options: Namespace) -> int:
         if source.path == destination.path:
             raise InvalidValue("the source and the destination are the same database; name two")
         try:
-            counts = migrate(source, destination, _Shown(quiet=context.quiet or not sys.stderr.isatty()))
+            counts = migrate(source, destination, _Shown(quiet=context.quiet or not stderr_is_terminal()))
         except KeyboardInterrupt:
             raise BrantError("interrupted: call it again to go on from here") from None
     details = ", ".join(f"{table}: {count}" for table, count in counts.items() if count)

@@ -56,9 +56,13 @@ def complain(text: str) -> None:
             pass
 
 
-def stdout_descriptor() -> int:
+def require_stdout() -> None:
     if sys.stdout is None:
         raise StorageError("standard output is closed: there is nowhere to print to")
+
+
+def stdout_descriptor() -> int:
+    require_stdout()
     return sys.stdout.fileno()
 
 
