@@ -341,7 +341,11 @@ def test_a_peek_is_interrupted_too(queue: brant.Queue, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "ending"), [(signal.SIGINT, (0, b"\nbrant: interrupted\n")), (signal.SIGTERM, (143, b""))]
+    ("number", "ending"),
+    [
+        (signal.SIGINT, (0, b"\nbrant: interrupted; the first 2 lines are written\n")),
+        (signal.SIGTERM, (143, b"brant: terminated; the first 2 lines are written\n")),
+    ],
 )
 def test_a_writer_of_lines_that_is_stopped_has_written_those_that_came(
     store: brant.Database, tmp_path: Path, number: signal.Signals, ending: tuple[int, bytes]
@@ -364,3 +368,29 @@ def test_a_writer_of_lines_that_is_stopped_has_written_those_that_came(
         writing.send_signal(number)
         assert (writing.wait(PATIENCE_S), writing.stderr.read()) == ending
     assert store.queue("q").peek_many() == ["a", "b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_writer_of_lines_that_is_stopped_in_the_middle_tells_how_many_it_has_written(
+    store: brant.Database, tmp_path: Path, number: signal.Signals
+) -> None:
+    commits = store.update_events()
+    with (
+        subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless,
+        subprocess.Popen(
+            [COMMAND, "write", "--lines", "q"],
+            stdin=endless.stdout,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=clean_environment(),
+        ) as writing,
+    ):
+        assert endless.stdout is not None
+        assert writing.stderr is not None
+        endless.stdout.close()
+        while store.queue("q").stats().pending == 0:
+            assert commits.wait(PATIENCE_S)
+        writing.send_signal(number)
+        told = writing.stderr.read().decode()
+        assert writing.wait(PATIENCE_S) == (0 if number == signal.SIGINT else 143)
+    assert told.endswith(f"; the first {store.queue('q').stats().pending} lines are written\n")

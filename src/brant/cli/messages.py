@@ -12,12 +12,9 @@ from brant.errors import InvalidValue
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator
-    from io import BufferedReader
+    from collections.abc import Iterable
 
     from brant.cli.command import Context
-
-_CHUNK = 64 * 1024
 
 
 def _write_arguments(parser: ArgumentParser) -> None:
@@ -31,43 +28,13 @@ def _write(context: Context, options: Namespace) -> int:
     if options.lines:
         if options.message not in (None, "-"):
             raise InvalidValue("--lines reads standard input; leave the message out")
-        from brant.cli.standard_input import standard_input
+        from brant.cli.line_writing import write_lines
 
-        lines = _lines(standard_input("a message"), context.settings.max_message_size)
-        with context.open(writes=True) as db:
-            queue = queue_of(db, options.queue)
-            for batch in lines:
-                queue.write_many(batch)
-        return DONE
+        return write_lines(context, options.queue)
     message = _message(options.message, context)
     with context.open(writes=True) as db:
         queue_of(db, options.queue).write(message)
     return DONE
-
-
-def _lines(stream: BufferedReader, limit: int) -> Iterator[list[str]]:
-    """The lines that have come by now, again and again: a slow writer's are not held back until there are many."""
-    written, unfinished = 0, b""
-    try:
-        while chunk := stream.read1(_CHUNK):
-            *lines, unfinished = (unfinished + chunk).split(b"\n")
-            yield [_line(line, number, limit) for number, line in enumerate(lines, written + 1)]
-            written += len(lines)
-            _require_within(limit, unfinished, written + 1)
-        if unfinished:
-            yield [_line(unfinished, written + 1, limit)]
-    except InvalidValue as error:
-        raise InvalidValue(f"{error}; the first {written} lines are written") from None
-
-
-def _line(line: bytes, number: int, limit: int) -> str:
-    _require_within(limit, line, number)
-    return _decoded(line, f"line {number}")
-
-
-def _require_within(limit: int, line: bytes, number: int) -> None:
-    if len(line) > limit:
-        raise InvalidValue(f"line {number} exceeds the maximum size of {limit} bytes")
 
 
 def _message(given: str | None, context: Context) -> str:
@@ -84,11 +51,11 @@ def _message(given: str | None, context: Context) -> str:
     return _decoded(data)
 
 
-def _decoded(data: bytes, what: str = "the input") -> str:
+def _decoded(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"{what} is not valid UTF-8: {error}") from None
+        raise InvalidValue(f"the input is not valid UTF-8: {error}") from None
 
 
 def _read_arguments(parser: ArgumentParser) -> None:
