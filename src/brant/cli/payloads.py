@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from brant.arguments import storable
-from brant.cli.output import complain, require_stdout
+from brant.cli.output import as_json, complain, require_stdout
 from brant.cli.standard_input import all_input, is_typed_at_a_terminal, standard_input
 from brant.errors import InvalidValue
 
@@ -90,7 +90,7 @@ class Lines:
             self._warned = True
             complain("brant: warning: a line contains newline characters; use --json to tell lines apart")
         # Other programs may have stored lone surrogates, for which UTF-8 has no bytes: they are spelled out.
-        _put_whole(storable(_as_json(fields) if self._as_json else plain))
+        _put_whole(storable(as_json(fields) if self._as_json else plain))
 
 
 def _put_whole(line: str) -> None:
@@ -100,9 +100,3 @@ def _put_whole(line: str) -> None:
         # Output that is not buffered (PYTHONUNBUFFERED) takes but a part of a long line when a signal comes.
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
-
-
-def _as_json(fields: dict[str, object]) -> str:
-    import json
-
-    return json.dumps(fields, ensure_ascii=False)
