@@ -71,7 +71,7 @@ def test_the_command_gets_its_words_as_they_are(brant_command: Run, options: tup
     ("words", "error"),
     [
         (("l", "--", "no-such-command"), "can't run 'no-such-command'"),
-        (("l", "--"), "no command"),
+        (("l", "--"), "COMMAND"),
         (("l",), "COMMAND"),
         (("l", "--ttl", "0", "--", "true"), "--ttl"),
         (("l", "--wait", "-1", "--", "true"), "--wait"),

@@ -34,11 +34,12 @@ def _lock_arguments(parser: ArgumentParser) -> None:
         "--ttl", metavar="S", type=positive_duration, default=60, help="free again S seconds after a crash (60)"
     )
     parser.add_argument("--wait", metavar="S", type=duration, default=0, help="wait so long for the lock (0)")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="what to run, with its arguments, behind --")
+    # "A...", which argparse calls PARSER: this word and all that follow, whatever they look like.
+    parser.add_argument("command", metavar="COMMAND", nargs="A...", help="what to run, with its arguments, behind --")
 
 
 def _lock(context: Context, options: Namespace) -> int:
-    # Of the two that argparse was given to strip, one `--` may be left.
+    # Depending on its version, argparse leaves the -- in.
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:
         raise InvalidValue("no command: type it behind --")

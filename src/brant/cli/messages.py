@@ -5,7 +5,7 @@ from __future__ import annotations
 import brant
 from brant.cli.command import DONE, NOTHING, Command
 from brant.cli.output import message_format, write
-from brant.cli.parsing import add_format, add_queue, add_range, queue_of, unmarked
+from brant.cli.parsing import add_format, add_queue, add_range, queue_of
 from brant.cli.times import message_id, timestamp
 from brant.errors import InvalidValue
 
@@ -21,7 +21,7 @@ def _write_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--lines", action="store_true", help="each line of standard input is a message of its own")
     add_queue(parser)
     text = "the text; left out or -: standard input"
-    parser.add_argument("message", metavar="MESSAGE", nargs="?", type=unmarked, help=text)
+    parser.add_argument("message", metavar="MESSAGE", nargs="?", help=text)
 
 
 def _write(context: Context, options: Namespace) -> int:
