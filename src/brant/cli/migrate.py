@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from brant.cli.command import Context
 
+_MEMORY = ":memory:"
+
 
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="a file or an address; it is read only")
@@ -23,6 +25,10 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _migrate(context: Context, options: Namespace) -> int:
+    if context.directory is not None or context.file is not None:
+        raise InvalidValue("migrate uses the two databases that it is given: leave -d and -f out")
+    if _MEMORY in (options.source, options.destination):
+        raise InvalidValue(f"{_MEMORY} is gone when the command ends; name a file or an address")
     with brant.open(options.source, create=False) as source, brant.open(options.destination) as destination:
         if source.path == destination.path:
             raise InvalidValue("the source and the destination are the same database; name two")
