@@ -240,6 +240,38 @@ def test_behind_two_dashes_nothing_is_an_option(brant_command: Run, words: tuple
     assert_refused(brant_command(*words), why)
 
 
+# Numbers
+
+
+@pytest.mark.parametrize("seconds", ["3162240001", "1e10", "4e18", "999999999999999999", "inf", "9" * 400])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lock", "l", "--ttl={}", "--", "true"),
+        ("run", "q", "--lease={}", "--drain", "--", "true"),
+        ("top", "--interval={}"),
+        ("listen", "c", "--timeout={}"),
+    ],
+)
+def test_nobody_waits_for_more_than_a_hundred_years(
+    brant_command: Run, tmp_path: Path, words: tuple[str, ...], seconds: str
+) -> None:
+    assert_refused(brant_command(*(word.format(seconds) for word in words)), "is more than 100 years")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", ["3162240000", "3.1e9"])
+def test_a_hundred_years_are_fine(brant_command: Run, store: brant.Database, seconds: str) -> None:
+    store.queue("q").write("x")
+    for words in (
+        ("lock", "l", "--ttl", seconds, "--wait", seconds, "--", "true"),
+        ("run", "q", "--lease", seconds, "--drain", "--", "true"),
+        ("top", "--interval", seconds, "--once"),
+    ):
+        done = brant_command(*words)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 # Words that are missing, too many, or at odds
 
 
