@@ -14,6 +14,7 @@ from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Sequence
 
 COMMANDS = {
@@ -61,6 +62,8 @@ COMMANDS = {
     "bench": "bench",
     "completion": "completion",
 }
+# Those that the library may log something for, and that keep no log: the others need not import logging.
+_WAITING = {"watch", "run", "listen", "lock", "stream tail", "schedule run"}
 _ACTIONS = ("--cleanup", "--vacuum", "--status")
 _FLAGS = {"-q": "quiet", "--quiet": "quiet", "--compact": "compact", "-h": "help", "--help": "help", "--json": "json"}
 _VALUES = {"-d": "directory", "--dir": "directory", "-f": "file", "--file": "file"}
@@ -120,7 +123,16 @@ def _run_command(context: Context, name: str, words: list[str]) -> int:
     except SystemExit:  # --help, and it is printed
         return DONE
     context.as_json = getattr(options, "json", False)
+    if _waits(name, options):
+        from brant.cli.library_warnings import say_warnings
+
+        say_warnings(quiet=context.quiet)
     return command.run(context, options)
+
+
+def _waits(name: str, options: Namespace) -> bool:
+    words = {name, f"{name} {getattr(options, 'action', '')}"}
+    return not words.isdisjoint(_WAITING) or bool(getattr(options, "wait", 0))
 
 
 def load(name: str) -> Command:
