@@ -74,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     context = Context()
     try:
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # as it is during the start
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, _terminate)
         code = _run(context, words)
         if sys.stdout is not None:
