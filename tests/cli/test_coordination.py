@@ -17,7 +17,7 @@ import pytest
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 from tests.cli.processes import in_time, running
-from tests.waiting import PATIENCE_S, in_thread
+from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 
 # Says that it runs, then who of the signals came, and ends with 5 or when its input ends.
 TRAPS = "trap 'echo INT; exit 5' INT; trap 'echo TERM; exit 5' TERM; echo running; while :; do sleep 0.02; done"
@@ -71,7 +71,7 @@ def test_the_command_gets_its_words_as_they_are(brant_command: Run, options: tup
     ("words", "error"),
     [
         (("l", "--", "no-such-command"), "can't run 'no-such-command'"),
-        (("l", "--"), "no command"),
+        (("l", "--"), "COMMAND"),
         (("l",), "COMMAND"),
         (("l", "--ttl", "0", "--", "true"), "--ttl"),
         (("l", "--wait", "-1", "--", "true"), "--wait"),
@@ -195,6 +195,18 @@ def shown_until(screen: int, text: bytes) -> bytes:
     while text not in shown:
         shown += in_thread(os.read, screen, 4096).result(PATIENCE_S)
     return shown
+
+
+def test_a_renewal_that_fails_is_a_warning_of_the_command(tmp_path: Path, db: brant.Database) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    words = ("lock", "l", "--ttl", "1.5", "--", "sh", "-c", "echo running; read _ < gate")
+    with running(tmp_path, *words, BRANT_BUSY_TIMEOUT="1") as holder:
+        assert holder.line() == "running"
+        with write_lock_held(Path(db.path)):
+            assert holder.error_line().startswith("brant: warning: the lock 'l' could not be renewed: ")
+        gate.write_text("\n")
+        assert holder.exit_code() == 0
 
 
 def test_ctrl_c_while_waiting_is_no_success(tmp_path: Path, db: brant.Database) -> None:

@@ -170,6 +170,108 @@ def test_broadcast_takes_anything_behind_two_dashes(brant_command: Run, store: b
     assert store.queue("q").peek_many() == ["x", "--help"]
 
 
+@pytest.mark.parametrize(
+    ("words", "stored"),
+    [
+        (("--text", "q", "--", "--"), "--"),
+        (("q", "--text", "--", "--"), "--"),
+        (("--text", "--", "q", "--"), "--"),
+        (("q", "--text", "--priority", "1", "--", "-x"), "-x"),
+        (("--text", "--", "q", "--json"), "--json"),
+        (("q", "--", "-5"), -5),
+        (("--", "q", "5"), 5),
+    ],
+)
+def test_a_payload_may_be_anything_behind_two_dashes(
+    brant_command: Run, store: brant.Database, words: tuple[str, ...], stored: object
+) -> None:
+    done = brant_command("enqueue", *words, stdin="from stdin")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert store.queue("q").claim_batch("w", 1)[0].payload == stored
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stream", "publish", "--text", "s", "--", "--"),
+        ("stream", "publish", "s", "--text", "--", "--"),
+        ("stream", "--", "publish", "s", '"--"'),
+    ],
+)
+def test_actions_know_two_dashes_too(brant_command: Run, store: brant.Database, words: tuple[str, ...]) -> None:
+    assert brant_command(*words, stdin='"from stdin"').stdout == "1\n"
+    assert [event.payload for event in store.stream("s").read()] == ["--"]
+
+
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (("list", "--"), "q: 1\n"),
+        (("list", "--stats", "--"), "q: 1\n"),
+        (("read", "--", "q"), "x\n"),
+        (("read", "q", "--"), "x\n"),
+        (("peek", "--json", "-t", "--", "q"), None),
+        (("alias", "list", "--"), ""),
+        (("alias", "--", "list"), ""),
+        (("lock", "--", "l", "echo", "hi"), "hi\n"),
+        (("lock", "--ttl", "5", "--", "l", "echo", "--", "-n"), "-- -n\n"),
+        (("lock", "l", "echo", "--", "-n"), "-- -n\n"),
+    ],
+)
+def test_two_dashes_end_the_options_of_any_command(
+    brant_command: Run, store: brant.Database, words: tuple[str, ...], output: str | None
+) -> None:
+    store.queue("q").write("x")
+    done = brant_command(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert output in (None, done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("list", "--", "extra"), "unrecognized arguments: extra;"),
+        (("read", "q", "--", "--"), "unrecognized arguments: --;"),
+        (("enqueue", "q", "--unique-key", "--", "1"), "--unique-key: expected one argument"),
+        (("enqueue", "q", "--", "1", "--text"), "unrecognized arguments: --text;"),
+    ],
+)
+def test_behind_two_dashes_nothing_is_an_option(brant_command: Run, words: tuple[str, ...], why: str) -> None:
+    assert_refused(brant_command(*words), why)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("seconds", ["3162240001", "1e10", "4e18", "999999999999999999", "inf", "9" * 400])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lock", "l", "--ttl={}", "--", "true"),
+        ("run", "q", "--lease={}", "--drain", "--", "true"),
+        ("top", "--interval={}"),
+        ("listen", "c", "--timeout={}"),
+    ],
+)
+def test_nobody_waits_for_more_than_a_hundred_years(
+    brant_command: Run, tmp_path: Path, words: tuple[str, ...], seconds: str
+) -> None:
+    assert_refused(brant_command(*(word.format(seconds) for word in words)), "is more than 100 years")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", ["3162240000", "3.1e9"])
+def test_a_hundred_years_are_fine(brant_command: Run, store: brant.Database, seconds: str) -> None:
+    store.queue("q").write("x")
+    for words in (
+        ("lock", "l", "--ttl", seconds, "--wait", seconds, "--", "true"),
+        ("run", "q", "--lease", seconds, "--drain", "--", "true"),
+        ("top", "--interval", seconds, "--once"),
+    ):
+        done = brant_command(*words)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 # Words that are missing, too many, or at odds
 
 

@@ -13,6 +13,7 @@ import pytest
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
 from tests.cli.processes import running
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.both_backends
 same_on_both = pytest.mark.files_only("what is tested happens before or after the database")
@@ -291,6 +292,23 @@ def test_a_terminal_as_standard_input_is_not_read(tmp_path: Path) -> None:
         os.close(ours)
         os.close(theirs)
     assert (done.returncode, done.stderr[:25]) == (1, b"brant: error: no message:")
+
+
+@pytest.mark.parametrize("words", [("write", "q", "-"), ("broadcast", "-"), ("enqueue", "--text", "q", "-")])
+def test_what_is_typed_at_a_terminal_ends_with_one_ctrl_d(
+    store: brant.Database, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    store.queue("q").write("first")
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"typed\n\x04")
+        subprocess.run(
+            [COMMAND, *words], stdin=theirs, cwd=tmp_path, env=clean_environment(), timeout=PATIENCE_S, check=True
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert store.queue("q").peek_many() == ["first", "typed\n"]
 
 
 def test_a_slow_reader_of_the_output_keeps_nobody_from_writing(

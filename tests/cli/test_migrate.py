@@ -46,3 +46,28 @@ def test_a_database_is_not_copied_onto_itself(brant_command: Run, source: Path) 
     refused = brant_command("migrate", "app.db", "./app.db")
     assert refused.returncode == 1
     assert "the same database" in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["-d", "-f"])
+@pytest.mark.usefixtures("source")
+def test_options_that_name_a_database_are_refused(brant_command: Run, tmp_path: Path, option: str) -> None:
+    refused = brant_command(option, ".", "migrate", "app.db", "copy.db")
+    told = "brant: error: migrate uses the two databases that it is given: leave -d and -f out\n"
+    assert (refused.returncode, refused.stderr) == (1, told)
+    assert not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.parametrize("words", [("app.db", ":memory:"), (":memory:", "copy.db")])
+def test_a_database_in_memory_is_refused(
+    brant_command: Run, source: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    refused = brant_command("migrate", *words)
+    told = "brant: error: :memory: is gone when the command ends; name a file or an address\n"
+    assert (refused.returncode, refused.stderr) == (1, told)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.usefixtures("source")
+def test_a_file_may_be_named_so_all_the_same(brant_command: Run, tmp_path: Path) -> None:
+    assert brant_command("migrate", "app.db", "./:memory:").returncode == 0
+    assert (tmp_path / ":memory:").is_file()

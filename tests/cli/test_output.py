@@ -157,3 +157,23 @@ def test_quiet_hushes_what_was_done_and_nothing_else(brant_command: Run, store: 
     assert brant_command("-q", "read", "bad name").stderr.startswith("brant: error: ")
     assert brant_command("-q", "backup", "copy.db").stderr == ""
     assert brant_command("-q", "--cleanup", "-f", "copy.db").stderr == ""
+
+
+@pytest.mark.parametrize("payload", ["NaN", '{"a":Infinity}', "[1,-Infinity]"])
+@pytest.mark.parametrize("words", [("stream", "read", "s"), ("claim", "q"), ("dead", "list", "d"), ("dead", "show", 2)])
+def test_numbers_that_json_has_not_got_are_printed_as_text(
+    brant_command: Run, store: brant.Database, words: tuple[object, ...], payload: str
+) -> None:
+    """Python and other programs store them, and strict readers would fail at the line."""
+    store.stream("s").publish("event")
+    store.queue("q").enqueue(1)
+    store.queue("d").enqueue(1)
+    (job,) = store.queue("d").claim_batch("w", 1)
+    job.fail("no")
+    with store.transaction() as tx:
+        for table in ("_honker_stream", "_honker_live", "_honker_dead"):
+            tx.execute(f"UPDATE {table} SET payload = ?", [payload])
+        tx.execute("UPDATE _honker_dead SET id = 2")
+    done = brant_command(*words, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout, parse_constant=pytest.fail)["payload"] == payload

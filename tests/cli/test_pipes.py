@@ -324,6 +324,61 @@ def test_a_closed_standard_input_is_an_error_where_it_is_needed(queue: brant.Que
     assert queue.peek_many() == ["x"]
 
 
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("enqueue q", "a payload"),
+        ("enqueue q -", "a payload"),
+        ("notify c", "a payload"),
+        ("stream publish --lines s", "a payload"),
+        ("load", "a dump"),
+        ("inbox sign github --secret-env HOME", "a body"),
+    ],
+)
+def test_every_command_says_that_its_standard_input_is_closed(tmp_path: Path, command: str, what: str) -> None:
+    done = run(f'"$BRANT" {command} <&-', tmp_path)
+    told = f"brant: error: standard input is closed: there is nothing to read {what} from\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+
+
+@pytest.mark.parametrize("command", ["init --force", "dead purge q"])
+def test_a_closed_standard_input_is_no_terminal_to_ask_at(queue: brant.Queue, tmp_path: Path, command: str) -> None:
+    queue.write("x")
+    done = run(f'"$BRANT" {command} <&-', tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("There is no terminal to ask at: add --yes to do it")
+
+
+@pytest.mark.parametrize("command", ["dump", "stream read s", "dead list"])
+def test_what_prints_many_lines_says_that_its_standard_output_is_closed(
+    store: brant.Database, tmp_path: Path, command: str
+) -> None:
+    store.stream("s").publish("event")
+    store.queue("q").enqueue(1, max_attempts=1)
+    (job,) = store.queue("q").claim_batch("w", 1)
+    job.fail("no")
+    done = run(f'"$BRANT" {command} >&-', tmp_path)
+    told = "brant: error: standard output is closed: there is nowhere to print to\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
+def test_a_closed_standard_error_keeps_nothing_from_being_copied(queue: brant.Queue, tmp_path: Path) -> None:
+    queue.write("two\nlines")
+    assert run('"$BRANT" dump > out.nd 2>&-', tmp_path).returncode == 0
+    assert (tmp_path / "out.nd").read_text() == "".join(queue.db.dump())
+    assert run('"$BRANT" -f loaded.db load out.nd 2>&-', tmp_path).returncode == 0
+    assert run('"$BRANT" migrate .brant.db moved.db 2>&-', tmp_path).returncode == 0
+    for name in ("loaded.db", "moved.db"):
+        with brant.open(tmp_path / name) as copy:
+            assert copy.queue("q").peek_many() == ["two\nlines"]
+
+
+def test_a_warning_never_goes_to_standard_output(store: brant.Database, tmp_path: Path) -> None:
+    store.stream("s").publish("two\nlines")
+    assert run('"$BRANT" stream read s 2>&-', tmp_path).stdout == "1\t\ttwo\nlines\n"
+
+
 def test_with_streams_closed_or_full_work_is_done_and_nothing_goes_astray(queue: brant.Queue, tmp_path: Path) -> None:
     assert run('"$BRANT" write q x <&- >&- 2>&-', tmp_path).returncode == 0
     assert run('"$BRANT" read "bad name" <&- >&- 2>&-', tmp_path).returncode == 1
@@ -466,7 +521,11 @@ def test_a_peek_is_interrupted_too(queue: brant.Queue, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "ending"), [(signal.SIGINT, (0, b"\nbrant: interrupted\n")), (signal.SIGTERM, (143, b""))]
+    ("number", "ending"),
+    [
+        (signal.SIGINT, (0, b"\nbrant: interrupted; the first 2 lines are written\n")),
+        (signal.SIGTERM, (143, b"brant: terminated; the first 2 lines are written\n")),
+    ],
 )
 def test_a_writer_of_lines_that_is_stopped_has_written_those_that_came(
     store: brant.Database, tmp_path: Path, number: signal.Signals, ending: tuple[int, bytes]
@@ -489,3 +548,29 @@ def test_a_writer_of_lines_that_is_stopped_has_written_those_that_came(
         writing.send_signal(number)
         assert (writing.wait(PATIENCE_S), writing.stderr.read()) == ending
     assert store.queue("q").peek_many() == ["a", "b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_writer_of_lines_that_is_stopped_in_the_middle_tells_how_many_it_has_written(
+    store: brant.Database, tmp_path: Path, number: signal.Signals
+) -> None:
+    commits = store.update_events()
+    with (
+        subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless,
+        subprocess.Popen(
+            [COMMAND, "write", "--lines", "q"],
+            stdin=endless.stdout,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=clean_environment(),
+        ) as writing,
+    ):
+        assert endless.stdout is not None
+        assert writing.stderr is not None
+        endless.stdout.close()
+        while store.queue("q").stats().pending == 0:
+            assert commits.wait(PATIENCE_S)
+        writing.send_signal(number)
+        told = writing.stderr.read().decode()
+        assert writing.wait(PATIENCE_S) == (0 if number == signal.SIGINT else 143)
+    assert told.endswith(f"; the first {store.queue('q').stats().pending} lines are written\n")

@@ -11,7 +11,7 @@ import pytest
 
 import brant
 from tests.cli.conftest import COMMAND, Run, clean_environment
-from tests.cli.processes import running
+from tests.cli.processes import in_time, running
 from tests.waiting import PATIENCE_S
 
 
@@ -221,3 +221,16 @@ def test_a_file_that_is_replaced_ends_it_with_an_error(store: brant.Database, tm
         (tmp_path / ".brant.db").rename(tmp_path / "moved.db")
         assert watch.exit_code() == 1
         assert "replaced or deleted" in watch.error_line()
+
+
+@pytest.mark.parametrize("words", [("watch", "q"), ("listen", "c"), ("stream", "tail", "s")])
+def test_a_database_that_is_deleted_is_one_error_and_nothing_else(
+    brant_command: Run, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    assert brant_command("write", "other", "x").returncode == 0
+    with running(tmp_path, *words, "--json") as waiting:
+        assert waiting.error_line().endswith("...")
+        assert brant_command("-q", "--cleanup").returncode == 0
+        assert waiting.exit_code() == 1
+        (line,) = in_time(waiting.stderr.read).splitlines()
+    assert json.loads(line)["error"] == "ERROR"

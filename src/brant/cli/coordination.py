@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 
 from brant.cli.command import DONE, NOTHING, Command
 from brant.cli.numbers import count, duration, positive_duration
+from brant.cli.output import complain
 from brant.errors import BrantError, InvalidValue, LockHeld
 
 TYPE_CHECKING = False
@@ -34,11 +34,12 @@ def _lock_arguments(parser: ArgumentParser) -> None:
         "--ttl", metavar="S", type=positive_duration, default=60, help="free again S seconds after a crash (60)"
     )
     parser.add_argument("--wait", metavar="S", type=duration, default=0, help="wait so long for the lock (0)")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="what to run, with its arguments, behind --")
+    # "A...", which argparse calls PARSER: this word and all that follow, whatever they look like.
+    parser.add_argument("command", metavar="COMMAND", nargs="A...", help="what to run, with its arguments, behind --")
 
 
 def _lock(context: Context, options: Namespace) -> int:
-    # Of the two that argparse was given to strip, one `--` may be left.
+    # Depending on its version, argparse leaves the -- in.
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:
         raise InvalidValue("no command: type it behind --")
@@ -48,7 +49,7 @@ def _lock(context: Context, options: Namespace) -> int:
         except LockHeld:
             raise LockHeld(f"the lock {options.name!r} is held by another; try again later, or give --wait") from None
         except KeyboardInterrupt:  # while waiting for the lock; not a success, which main() would make of it
-            print("\nbrant: interrupted", file=sys.stderr)
+            complain("\nbrant: interrupted")
             return _BY_SIGNAL + signal.SIGINT
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import time
 from urllib.parse import SplitResult, urlsplit
 
 from brant.cli.command import DONE
 from brant.cli.output import put, put_json, write
+from brant.cli.standard_input import all_input, is_typed_at_a_terminal
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -32,10 +32,9 @@ def _sign(context: Context, options: Namespace) -> int:
         if not value.isprintable():
             raise InvalidValue(f"the {name} must be printable text, since it becomes a header")
     secret = _secret(options.secret_env)
+    body = _body(context, options)
     try:
-        request = provider.sign(
-            _body(context, options), secret, time.time(), path=url.path or "/", query=url.query, **facts
-        )
+        request = provider.sign(body, secret, time.time(), path=url.path or "/", query=url.query, **facts)
     except (InvalidValue, UnicodeError) as error:
         raise InvalidValue(f"{provider.name} can't sign this: {error}") from None
     request = _with_content_type(request)
@@ -94,11 +93,11 @@ def _secret(variable: str) -> str:
 
 
 def _body(context: Context, options: Namespace) -> bytes:
-    if options.payload is None and sys.stdin.isatty():
+    if options.payload is None and is_typed_at_a_terminal():
         raise InvalidValue("no body: type it as the last argument, or pipe it in")
     if options.payload in (None, "-"):
         limit = context.settings.max_message_size
-        data = sys.stdin.buffer.read(limit + 1)
+        data = all_input("a body", limit)
         if len(data) > limit:
             raise InvalidValue(f"the body exceeds the maximum size of {limit} bytes")
         return data

@@ -14,6 +14,7 @@ from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Sequence
 
 COMMANDS = {
@@ -61,6 +62,8 @@ COMMANDS = {
     "bench": "bench",
     "completion": "completion",
 }
+# Those that the library may log something for, and that keep no log: the others need not import logging.
+_WAITING = {"watch", "run", "listen", "lock", "stream tail", "schedule run"}
 _ACTIONS = ("--cleanup", "--vacuum", "--status")
 _FLAGS = {"-q": "quiet", "--quiet": "quiet", "--compact": "compact", "-h": "help", "--help": "help", "--json": "json"}
 _VALUES = {"-d": "directory", "--dir": "directory", "-f": "file", "--file": "file"}
@@ -71,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     context = Context()
     try:
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # as it is during the start
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, _terminate)
         code = _run(context, words)
         if sys.stdout is not None:
@@ -120,7 +125,16 @@ def _run_command(context: Context, name: str, words: list[str]) -> int:
     except SystemExit:  # --help, and it is printed
         return DONE
     context.as_json = getattr(options, "json", False)
+    if _waits(name, options):
+        from brant.cli.library_warnings import say_warnings
+
+        say_warnings(quiet=context.quiet)
     return command.run(context, options)
+
+
+def _waits(name: str, options: Namespace) -> bool:
+    words = {name, f"{name} {getattr(options, 'action', '')}"}
+    return not words.isdisjoint(_WAITING) or bool(getattr(options, "wait", 0))
 
 
 def load(name: str) -> Command:

@@ -2,105 +2,60 @@
 
 from __future__ import annotations
 
-import sys
-
 import brant
 from brant.cli.command import DONE, NOTHING, Command
 from brant.cli.output import message_format, write
-from brant.cli.parsing import add_format, add_queue, add_range, queue_of, unmarked
+from brant.cli.parsing import add_format, add_queue, add_range, queue_of
 from brant.cli.times import message_id, timestamp
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator
-    from io import BufferedReader
+    from collections.abc import Iterable
 
     from brant.cli.command import Context
-
-_CHUNK = 64 * 1024
 
 
 def _write_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--lines", action="store_true", help="each line of standard input is a message of its own")
     add_queue(parser)
     text = "the text; left out or -: standard input"
-    parser.add_argument("message", metavar="MESSAGE", nargs="?", type=unmarked, help=text)
+    parser.add_argument("message", metavar="MESSAGE", nargs="?", help=text)
 
 
 def _write(context: Context, options: Namespace) -> int:
     if options.lines:
         if options.message not in (None, "-"):
             raise InvalidValue("--lines reads standard input; leave the message out")
-        lines = _lines(_standard_input(), context.settings.max_message_size)
-        with context.open(writes=True) as db:
-            queue = queue_of(db, options.queue)
-            for batch in lines:
-                queue.write_many(batch)
-        return DONE
+        from brant.cli.line_writing import write_lines
+
+        return write_lines(context, options.queue)
     message = _message(options.message, context)
     with context.open(writes=True) as db:
         queue_of(db, options.queue).write(message)
     return DONE
 
 
-def _lines(stream: BufferedReader, limit: int) -> Iterator[list[str]]:
-    """The lines that have come by now, again and again: a slow writer's are not held back until there are many."""
-    written, unfinished = 0, b""
-    try:
-        while chunk := stream.read1(_CHUNK):
-            *lines, unfinished = (unfinished + chunk).split(b"\n")
-            yield [_line(line, number, limit) for number, line in enumerate(lines, written + 1)]
-            written += len(lines)
-            _require_within(limit, unfinished, written + 1)
-        if unfinished:
-            yield [_line(unfinished, written + 1, limit)]
-    except InvalidValue as error:
-        raise InvalidValue(f"{error}; the first {written} lines are written") from None
-
-
-def _line(line: bytes, number: int, limit: int) -> str:
-    _require_within(limit, line, number)
-    return _decoded(line, f"line {number}")
-
-
-def _require_within(limit: int, line: bytes, number: int) -> None:
-    if len(line) > limit:
-        raise InvalidValue(f"line {number} exceeds the maximum size of {limit} bytes")
-
-
 def _message(given: str | None, context: Context) -> str:
     if given is not None and given != "-":
         return given
-    stream = _standard_input()
-    if given is None and sys.stdin.isatty():
+    from brant.cli.standard_input import all_input, is_typed_at_a_terminal
+
+    if given is None and is_typed_at_a_terminal():
         raise InvalidValue("no message: type it behind the queue's name, or pipe it in")
-    return _decoded(_read_within(stream, context.settings.max_message_size))
+    limit = context.settings.max_message_size
+    data = all_input("a message", limit)
+    if len(data) > limit:
+        raise InvalidValue(f"Input exceeds maximum size of {limit} bytes")
+    return _decoded(data)
 
 
-def _standard_input() -> BufferedReader:
-    if sys.stdin is None:
-        raise InvalidValue("standard input is closed: there is nothing to read a message from")
-    return sys.stdin.buffer  # type: ignore[return-value]
-
-
-def _read_within(stream: BufferedReader, limit: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := stream.read(_CHUNK):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            raise InvalidValue(f"Input exceeds maximum size of {limit} bytes")
-    return b"".join(chunks)
-
-
-def _decoded(data: bytes, what: str = "the input") -> str:
+def _decoded(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"{what} is not valid UTF-8: {error}") from None
+        raise InvalidValue(f"the input is not valid UTF-8: {error}") from None
 
 
 def _read_arguments(parser: ArgumentParser) -> None:

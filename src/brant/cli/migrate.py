@@ -6,6 +6,7 @@ import sys
 
 import brant
 from brant.cli.command import DONE, Command
+from brant.cli.terminal import stderr_is_terminal
 from brant.errors import BrantError, InvalidValue
 from brant.migrate import migrate
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from brant.cli.command import Context
 
+_MEMORY = ":memory:"
+
 
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="a file or an address; it is read only")
@@ -22,11 +25,15 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _migrate(context: Context, options: Namespace) -> int:
+    if context.directory is not None or context.file is not None:
+        raise InvalidValue("migrate uses the two databases that it is given: leave -d and -f out")
+    if _MEMORY in (options.source, options.destination):
+        raise InvalidValue(f"{_MEMORY} is gone when the command ends; name a file or an address")
     with brant.open(options.source, create=False) as source, brant.open(options.destination) as destination:
         if source.path == destination.path:
             raise InvalidValue("the source and the destination are the same database; name two")
         try:
-            counts = migrate(source, destination, _Shown(quiet=context.quiet or not sys.stderr.isatty()))
+            counts = migrate(source, destination, _Shown(quiet=context.quiet or not stderr_is_terminal()))
         except KeyboardInterrupt:
             raise BrantError("interrupted: call it again to go on from here") from None
     details = ", ".join(f"{table}: {count}" for table, count in counts.items() if count)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 
-_LONGEST_S = 2**62
+# Far less than a system can wait for, and as long as the longest interval of a schedule.
+_LONGEST_S = 100 * 366 * 86_400
 _MOST_DIGITS = 18
 
 
@@ -14,8 +15,10 @@ def duration(text: str) -> float:
         number = int(text) if _is_digits(text) else float(text)
     except ValueError:
         number = -1
-    if not 0 <= number <= _LONGEST_S:  # NaN neither
+    if not number >= 0:  # NaN neither
         raise ArgumentTypeError(f"{text!r} is no number of seconds; use one like 5 or 0.5")
+    if number > _LONGEST_S:
+        raise ArgumentTypeError(f"{text!r} is more than 100 years; use at most {_LONGEST_S} seconds")
     return number
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from brant.job import Message
 
 _warned = False
-_as_json = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def message_format(options: Namespace, *, warns: bool = True) -> Callable[[Message], bytes]:
@@ -56,9 +56,13 @@ def complain(text: str) -> None:
             pass
 
 
-def stdout_descriptor() -> int:
+def require_stdout() -> None:
     if sys.stdout is None:
         raise StorageError("standard output is closed: there is nowhere to print to")
+
+
+def stdout_descriptor() -> int:
+    require_stdout()
     return sys.stdout.fileno()
 
 
@@ -88,7 +92,23 @@ def _line(text: str) -> bytes:
 
 
 def _json_line(value: object) -> bytes:
+    # Of lone surrogates, which UTF-8 can't say, this makes the escapes of JSON.
+    return as_json(value).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def as_json(value: object) -> str:
+    """The value as JSON, with NaN and infinities, which others may have stored and JSON has not got, as text."""
     try:
-        return _as_json(value).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(value).encode() + b"\n"  # escapes whatever UTF-8 can't say
+        return _encode(value)
+    except ValueError:
+        if not isinstance(value, dict):
+            return _encode(_sayable(value))
+        return _encode({name: _sayable(field) for name, field in value.items()})
+
+
+def _sayable(field: object) -> object:
+    try:
+        _encode(field)
+    except ValueError:
+        return json.dumps(field, separators=(",", ":"), ensure_ascii=False)
+    return field

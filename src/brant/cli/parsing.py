@@ -13,11 +13,13 @@ from brant.errors import InvalidValue, QueueNameError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 
 # Before a word that argparse must not take for an option or for the end of options. No argument can hold a NUL.
 _MARK = "\0"
+# Their last argument is a command to run, and takes each word as it is.
+_RUN_OTHERS = ("run", "lock")
 
 # Brant speaks English: to look for a translation of each of argparse's texts takes a twentieth of `brant write`.
 vars(argparse)["_"] = str
@@ -34,14 +36,26 @@ class CommandParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Takes a payload behind an option too, where argparse has settled that there is none."""
         found, left = super().parse_known_args(args, namespace)
-        late = left[1:] if left[:1] == ["--"] else [word for word in left if not _is_option(word)]
+        left = [word for word in left if word != "--"]  # it has ended the options, which is all it is for
+        late = [word for word in left if not _is_option(word)]
         if len(late) == 1 and late == left[-1:] and getattr(found, "payload", "") is None:
-            found.payload = late[0]
-            return found, [word for word in left[:-1] if word != "--"]
+            found.payload = _unmarked(late[0])
+            return found, left[:-1]
         return found, left
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if isinstance(action, argparse._SubParsersAction):
+            # Its own parser needs to know which of the other words are data.
+            name, *words = arg_strings[1:] if arg_strings[0] == "--" else arg_strings
+            arg_strings = [_unmarked(name), *words]
+        return super()._get_values(action, arg_strings)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        is_for_others = isinstance(action, argparse._SubParsersAction)
+        return super()._get_value(action, arg_string if is_for_others else _unmarked(arg_string))
+
     def error(self, message: str) -> NoReturn:
-        raise InvalidValue(f"{message}; see {self.prog} --help")
+        raise InvalidValue(f"{_unmarked(message)}; see {self.prog} --help")
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -65,11 +79,13 @@ def _is_option(word: str) -> bool:
 
 def protected(command: str, words: list[str]) -> list[str]:
     """The words with what is data protected, so that argparse leaves it alone, whatever it looks like."""
-    if command == "lock" and "--" in words:
-        # argparse strips a `--` for each positional argument, also from the middle of the command to run.
-        end = words.index("--")
-        return [*words[:end], "--", *words[end:]]
-    return _with_marked_message(words) if command == "write" else words
+    if command == "write":
+        return _with_marked_message(words)
+    if command in _RUN_OTHERS or "--" not in words:
+        return words
+    # argparse strips a `--` for each positional argument, also one that is data.
+    behind = words.index("--") + 1
+    return [*words[:behind], *(_MARK + word for word in words[behind:])]
 
 
 def _with_marked_message(words: list[str]) -> list[str]:
@@ -87,8 +103,8 @@ def _with_marked_message(words: list[str]) -> list[str]:
     return [*head, _MARK + data[0], *(["--", *data[1:]] if len(data) > 1 else [])]
 
 
-def unmarked(word: str) -> str:
-    return word.removeprefix(_MARK)
+def _unmarked(text: str) -> str:
+    return text.replace(_MARK, "")
 
 
 def queue_of(db: brant.Database, name: str) -> brant.Queue:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 from brant.arguments import storable
+from brant.cli.output import as_json, complain, require_stdout
+from brant.cli.standard_input import all_input, is_typed_at_a_terminal, standard_input
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -25,10 +27,10 @@ def add_payload(parser: ArgumentParser) -> None:
 def payload_of(options: Namespace, context: Context) -> object:
     """What was typed, or piped in."""
     limit = context.settings.max_message_size
-    if options.payload is None and sys.stdin.isatty():
+    if options.payload is None and is_typed_at_a_terminal():
         raise InvalidValue("no payload: type it as the last argument, or pipe it in")
     if options.payload in (None, "-"):
-        data = sys.stdin.buffer.read(limit + 1)
+        data = all_input("a payload", limit)
     else:
         # Bytes of an argument that are not UTF-8 become again what they were.
         data = options.payload.encode("utf-8", "surrogateescape")
@@ -38,8 +40,9 @@ def payload_of(options: Namespace, context: Context) -> object:
 def payloads_of_lines(context: Context, *, as_text: bool) -> Iterator[object]:
     """A payload for each line of standard input."""
     limit = context.settings.max_message_size
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(limit + 2), b""), start=1):
-        yield _parsed(line.removesuffix(b"\n"), f"line {number}", limit, as_text=as_text)
+    stream = standard_input("a payload")
+    numbered = enumerate(iter(lambda: stream.readline(limit + 2), b""), start=1)
+    return (_parsed(line.removesuffix(b"\n"), f"line {number}", limit, as_text=as_text) for number, line in numbered)
 
 
 def _parsed(data: bytes, what: str, limit: int, *, as_text: bool) -> object:
@@ -85,20 +88,15 @@ class Lines:
     def put(self, plain: str, fields: dict[str, object]) -> None:
         if not self._as_json and "\n" in plain and not self._warned:
             self._warned = True
-            print("brant: warning: a line contains newline characters; use --json to tell lines apart", file=sys.stderr)
+            complain("brant: warning: a line contains newline characters; use --json to tell lines apart")
         # Other programs may have stored lone surrogates, for which UTF-8 has no bytes: they are spelled out.
-        _put_whole(storable(_as_json(fields) if self._as_json else plain))
+        _put_whole(storable(as_json(fields) if self._as_json else plain))
 
 
 def _put_whole(line: str) -> None:
+    require_stdout()
     rest = memoryview(line.encode() + b"\n")
     while rest:
         # Output that is not buffered (PYTHONUNBUFFERED) takes but a part of a long line when a signal comes.
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
-
-
-def _as_json(fields: dict[str, object]) -> str:
-    import json
-
-    return json.dumps(fields, ensure_ascii=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from brant.cli.terminal import stderr_is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _LINES_A_STEP = 256
 
 def with_progress(lines: Iterable[Line], task: str, *, quiet: bool) -> Generator[Line, None, None]:
     """The lines of a dump as they are, while a bar shows how far they are; without a terminal or rich, no bar."""
-    if not quiet and sys.stderr.isatty():
+    if not quiet and stderr_is_terminal():
         try:
             import rich  # noqa: F401
         except ImportError:

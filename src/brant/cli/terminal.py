@@ -7,6 +7,7 @@ import sys
 import time
 
 from brant.cli.output import put
+from brant.cli.standard_input import is_typed_at_a_terminal
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -58,7 +59,11 @@ def _rich_table(lines: list[list[str]], headers: Sequence[str]) -> None:
 
 
 def is_terminal() -> bool:
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def stderr_is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _may_colour() -> bool:
@@ -88,7 +93,8 @@ def ago(seconds: float) -> str:
 
 def confirm(question: str) -> bool:
     """Ask at the terminal; where there is none, nobody can answer and --yes has to."""
-    if not sys.stdin.isatty():
+    # Where stderr is closed nobody sees the question.
+    if not is_typed_at_a_terminal() or sys.stderr is None:
         raise InvalidValue(f"{question} There is no terminal to ask at: add --yes to do it")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

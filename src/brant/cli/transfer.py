@@ -7,7 +7,10 @@ import sys
 from contextlib import closing, contextmanager
 
 from brant.cli.command import DONE, Command
+from brant.cli.output import require_stdout
 from brant.cli.progress import with_progress
+from brant.cli.standard_input import is_typed_at_a_terminal, standard_input
+from brant.cli.terminal import is_terminal
 from brant.errors import BrantError, InvalidValue, StorageError
 
 TYPE_CHECKING = False
@@ -40,7 +43,8 @@ def _dump(context: Context, options: Namespace) -> int:
         raise StorageError(f"there is no database at {target}; name the one to dump with -f")
     with context.open_target(target) as db, _interrupted_with("the dump is not complete"):
         if options.output == _STANDARD:
-            _write(db, sys.stdout.buffer, quiet=context.quiet or sys.stdout.isatty())
+            require_stdout()
+            _write(db, sys.stdout.buffer, quiet=context.quiet or is_terminal())
             return DONE
         with _new_file(options.output) as file:
             _write(db, file, quiet=context.quiet)
@@ -102,9 +106,9 @@ def _load(context: Context, options: Namespace) -> int:
 @contextmanager
 def _opened(path: str, database: str) -> Iterator[BinaryIO]:
     if path == _STANDARD:
-        if sys.stdin.isatty():
+        if is_typed_at_a_terminal():
             raise InvalidValue("no dump: name its file, or pipe it in")
-        yield sys.stdin.buffer
+        yield standard_input("a dump")
         return
     # To close a database's own file would drop the locks that SQLite holds on it.
     if os.path.exists(database) and os.path.exists(path) and os.path.samefile(path, database):
