@@ -11,8 +11,8 @@ import stat
 import sys
 import time
 
-from brant.arguments import storable
-from brant.cli.output import complain, stdout_descriptor, write_some
+from brant.cli.output import stdout_descriptor, write_some
+from brant.cli.payloads import Lines
 from brant.errors import DatabaseBusy
 
 TYPE_CHECKING = False
@@ -279,23 +279,12 @@ class StoppableLines:
 
     def __init__(self, stop: StopSignals, *, as_json: bool) -> None:
         self._stop = stop
-        self._as_json = as_json
+        self._lines = Lines(as_json=as_json)
         self._outlet = Outlet(stdout_descriptor())
-        self._warned = False
 
     def put(self, plain: str, fields: dict[str, object]) -> bool:
         """False when a stop was asked for before all of it was out."""
-        if not self._as_json and "\n" in plain and not self._warned:
-            self._warned = True
-            complain("brant: warning: a line contains newline characters; use --json to tell lines apart")
-        line = _json_of(fields) if self._as_json else plain
-        return self._outlet.put(storable(line).encode() + b"\n", self._stop)
-
-
-def _json_of(fields: dict[str, object]) -> str:
-    import json
-
-    return json.dumps(fields, ensure_ascii=False)
+        return self._outlet.put(self._lines.line(plain, fields), self._stop)
 
 
 _READY_TAKES = 1 << 16 if sys.platform == "win32" else select.PIPE_BUF

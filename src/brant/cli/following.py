@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 from brant.arguments import label
 from brant.cli.command import DONE, NOTHING
 from brant.cli.draining import StoppableLines
+from brant.cli.output import complain
 from brant.cli.payloads import text_of
 from brant.cli.stopping import StopSignals
 from brant.errors import DatabaseBusy
@@ -52,7 +52,7 @@ class Progress:
             self.save()
         except DatabaseBusy as error:
             self._saved_at = time.monotonic()
-            print(f"brant: warning: the offset is not saved yet: {error}", file=sys.stderr, flush=True)
+            complain(f"brant: warning: the offset is not saved yet: {error}")
 
     def save(self) -> None:
         if self._consumer is not None and self.printed > self._saved:

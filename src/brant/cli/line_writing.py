@@ -24,12 +24,12 @@ _CHUNK = 64 * 1024
 
 
 def write_lines(context: Context, queue_name: str) -> int:
-    batches = _batches(standard_input("a message"), context.settings.max_message_size)
+    batches = line_batches(standard_input("a message"), context.settings.max_message_size)
     with context.open(writes=True) as db:
         return _Writer(queue_of(db, queue_name)).write(batches)
 
 
-def _batches(stream: BufferedReader, limit: int) -> Iterator[list[str]]:
+def line_batches(stream: BufferedReader, limit: int) -> Iterator[list[str]]:
     """The lines that have come by now, again and again: a slow writer's are not held back until there are many."""
     read, unfinished = 0, b""
     while chunk := stream.read1(_CHUNK):

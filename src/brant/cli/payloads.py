@@ -6,17 +6,16 @@ import sys
 
 from brant.arguments import storable
 from brant.cli.output import as_json, complain, require_stdout
-from brant.cli.standard_input import all_input, is_typed_at_a_terminal, standard_input
+from brant.cli.standard_input import all_input, is_typed_at_a_terminal
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
 
     from brant.cli.command import Context
 
-_TEXT_HINT = "; quote it as JSON, or give --text"
+TEXT_HINT = "; quote it as JSON, or give --text"
 
 
 def add_payload(parser: ArgumentParser) -> None:
@@ -37,14 +36,6 @@ def payload_of(options: Namespace, context: Context) -> object:
     return _parsed(data, "the payload", limit, as_text=options.text)
 
 
-def payloads_of_lines(context: Context, *, as_text: bool) -> Iterator[object]:
-    """A payload for each line of standard input."""
-    limit = context.settings.max_message_size
-    stream = standard_input("a payload")
-    numbered = enumerate(iter(lambda: stream.readline(limit + 2), b""), start=1)
-    return (_parsed(line.removesuffix(b"\n"), f"line {number}", limit, as_text=as_text) for number, line in numbered)
-
-
 def _parsed(data: bytes, what: str, limit: int, *, as_text: bool) -> object:
     if len(data) > limit:
         raise InvalidValue(f"{what} exceeds the maximum size of {limit} bytes")
@@ -52,7 +43,7 @@ def _parsed(data: bytes, what: str, limit: int, *, as_text: bool) -> object:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise InvalidValue(f"{what} is not valid UTF-8: {error}") from None
-    return text if as_text else json_of(text, what, _TEXT_HINT)
+    return text if as_text else json_of(text, what, TEXT_HINT)
 
 
 def json_of(text: str, what: str, hint: str = "") -> object:
@@ -86,16 +77,19 @@ class Lines:
         self._warned = False
 
     def put(self, plain: str, fields: dict[str, object]) -> None:
+        _put_whole(self.line(plain, fields))
+
+    def line(self, plain: str, fields: dict[str, object]) -> bytes:
         if not self._as_json and "\n" in plain and not self._warned:
             self._warned = True
             complain("brant: warning: a line contains newline characters; use --json to tell lines apart")
         # Other programs may have stored lone surrogates, for which UTF-8 has no bytes: they are spelled out.
-        _put_whole(storable(as_json(fields) if self._as_json else plain))
+        return storable(as_json(fields) if self._as_json else plain).encode() + b"\n"
 
 
-def _put_whole(line: str) -> None:
+def _put_whole(line: bytes) -> None:
     require_stdout()
-    rest = memoryview(line.encode() + b"\n")
+    rest = memoryview(line)
     while rest:
         # Output that is not buffered (PYTHONUNBUFFERED) takes but a part of a long line when a signal comes.
         rest = rest[sys.stdout.buffer.write(rest) :]

@@ -6,7 +6,7 @@ from brant.arguments import decode_or_text
 from brant.cli.command import DONE, FAILED, NOTHING, Command
 from brant.cli.numbers import count, duration, whole_number
 from brant.cli.output import put, put_json
-from brant.cli.payloads import Lines, add_payload, json_of, payload_of, text_of
+from brant.cli.payloads import TEXT_HINT, Lines, add_payload, json_of, payload_of, text_of
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import brant
     from brant.cli.command import Context
 
-_TEXT_HINT = "; quote it as JSON, or give --text"
 _PAGE = 1000
 
 
@@ -62,21 +61,20 @@ def _publish(context: Context, options: Namespace) -> int:
 
 
 def _publish_lines(context: Context, options: Namespace, stream: brant.Stream) -> int:
-    from brant.cli.messages import _lines, _standard_input
+    from brant.cli.line_writing import line_batches
+    from brant.cli.standard_input import standard_input
 
     published = 0
-    for lines in _lines(_standard_input(), context.settings.max_message_size):
-        payloads = lines if options.text else _json_of_lines(lines, published)
-        stream.publish_many(payloads, [options.key] * len(lines))
-        published += len(lines)
-    return published
-
-
-def _json_of_lines(lines: list[str], published: int) -> list[object]:
+    batches = line_batches(standard_input("a payload"), context.settings.max_message_size)
     try:
-        return [json_of(line, f"line {number}", _TEXT_HINT) for number, line in enumerate(lines, published + 1)]
+        for lines in batches:
+            numbered = enumerate(lines, published + 1)
+            payloads = lines if options.text else [json_of(line, f"line {n}", TEXT_HINT) for n, line in numbered]
+            stream.publish_many(payloads, [options.key] * len(lines))
+            published += len(lines)
     except InvalidValue as error:
         raise InvalidValue(f"{error}; published so far: the first {published} lines") from None
+    return published
 
 
 def _read_arguments(parser: ArgumentParser) -> None:

@@ -196,8 +196,9 @@ def _end_process(code: int) -> NoReturn:
     import os
     import sys
 
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed when the program was started
+            stream.flush()
     os._exit(code)
 
 

@@ -11,7 +11,7 @@ from brant.inbox.request import Request
 
 
 class GitHub(SignedProvider):
-    """A captured request sent again under a new delivery id is the same event: the key is its name and the body's hash.
+    """A captured request sent again under a new delivery id is the same event, so the key is the body's hash.
 
     `identity="delivery"` adds the delivery id: two deliveries with equal bodies are two events then.
     `with_action=True` makes the type `issues.opened` instead of `issues`.
@@ -24,10 +24,9 @@ class GitHub(SignedProvider):
 
     def read_events(self, request: Request) -> list[Incoming]:
         delivery, kind = request.header("X-GitHub-Delivery"), request.header("X-GitHub-Event")
-        key = [delivery] if delivery and self.settings["identity"] == "delivery" else []
-        key += [kind] if kind else []
         if self.settings["with_action"] and kind and isinstance(action := at(request.document(), "action"), str):
             kind = f"{kind}.{action}"
+        key = [delivery] if delivery and self.settings["identity"] == "delivery" else []
         return [incoming(*key, body_key(request.body), delivery_id=delivery, event_type=kind)]
 
     def unsigned(self, body: bytes, now: float, facts: Mapping[str, str]) -> Request:
