@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ from sqlalchemy.orm import sessionmaker
 
 import brant
 from brant.errors import DatabaseBusy, StorageError, TransactionError
-from tests.callers import CALLERS, Opened, django_connection, engine_for
+from tests.callers import CALLERS, Opened, django_atomic, django_connection, engine_for
 from tests.waiting import PATIENCE_S, in_thread, write_lock_held
 
 
@@ -115,6 +116,18 @@ def test_a_worker_gets_the_job_by_the_commit_and_not_by_a_poll(db: brant.Databas
         caller.commit()
         assert job.result(PATIENCE_S).payload == "from the caller"
     claims.close()
+
+
+def test_in_a_transaction_that_has_only_begun_another_writer_is_waited_for(db: brant.Database, path: Path) -> None:
+    """Were anything read before, SQLite would refuse to write behind another one's back, at once."""
+    queue = db.queue("q")
+    with django_atomic(path) as caller:
+        with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            threading.Timer(0.2, other.rollback).start()
+            queue.enqueue("from the caller", tx=caller.tx)
+        caller.commit()
+    assert queue.stats().pending == 1
 
 
 @pytest.mark.parametrize("opened", CALLERS)

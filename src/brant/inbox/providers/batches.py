@@ -21,12 +21,12 @@ class BatchProvider(Provider):
             return f"the body holds more than {self.most_items} events"
         return reason
 
-    def items(self, request: Request) -> list[Any]:
+    def items(self, request: Request) -> list[Any]:  # noqa: ARG002
         """What the events are made from; empty if the body is no batch."""
-        raise NotImplementedError
+        return []
 
-    def read_item(self, item: Any, place: int, request: Request) -> Incoming:
-        raise NotImplementedError
+    def read_item(self, item: Any, place: int, request: Request) -> Incoming:  # noqa: ARG002
+        return self.read_whole(request)
 
     def read_whole(self, request: Request) -> Incoming:
         """The one event of a body that is no batch, or one of too many."""

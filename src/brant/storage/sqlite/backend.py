@@ -14,7 +14,6 @@ from types import TracebackType
 
 from brant.clock import Clock
 from brant.errors import (
-    BrantError,
     DatabaseBusy,
     DatabaseClosed,
     DatabaseReplaced,
@@ -29,7 +28,7 @@ from brant.storage.session import Session
 from brant.storage.sqlite.adopt import begins_by_itself, sqlite_connection
 from brant.storage.sqlite.connection import SqliteSession, connect, translated
 from brant.storage.sqlite.log import Log
-from brant.storage.sqlite.opening import file_of, open_file, same_file
+from brant.storage.sqlite.opening import file_of, open_file, path_of, same_file
 from brant.storage.sqlite.readers import Readers
 from brant.storage.sqlite.schema import prepare, retire_old_layout
 from brant.storage.sqlite.wake import FileWatch
@@ -67,7 +66,7 @@ class SqliteStorage(Storage):
         self._writer = open_file(path, busy_timeout_ms=busy_timeout_ms, synchronous=synchronous, create=create)
         self._write_session = SqliteSession(self._writer, clock)
         try:
-            self.target = os.fsdecode(self._write_session.value("file_of_database", {}))
+            self.target = path_of(self._writer)
             if not self.target:
                 raise InvalidValue(f"{path!r} names no file; ':memory:' gives a private temporary one")
             prepare(self._write_session)
@@ -191,14 +190,14 @@ class SqliteStorage(Storage):
         self._check_file()
         found = sqlite_connection(connection)
         try:
-            session = SqliteSession(found, self.clock, guarded=True)
-            path = os.fsdecode(session.value("file_of_database", {}))
-        except BrantError as error:
-            raise TransactionError(f"the connection passed as tx= can't be used: {error}") from error
+            path = path_of(found)
+        except sqlite3.Error as error:
+            raise TransactionError(f"the connection passed as tx= can't be used: {translated(error)}") from error
         if not same_file(path, self.target):
             raise TransactionError(
                 f"the connection passed as tx= is open on {path or 'a temporary database'}, not on {self.target}"
             )
+        session = SqliteSession(found, self.clock, guarded=True)
         if begins_by_itself(found):
             session.execute("BEGIN IMMEDIATE")
         return session

@@ -44,6 +44,19 @@ def file_of(path: str) -> str:
     return unquote(urlsplit(path).path)
 
 
+def path_of(connection: sqlite3.Connection) -> str:
+    """The file that a connection is open on, whose name may be no text; empty for one that is in memory.
+
+    By a PRAGMA: a SELECT would begin to read, and a transaction that reads first can't wait for another writer.
+    """
+    kept, connection.text_factory = connection.text_factory, bytes
+    try:
+        # A cursor that knows nothing of the row_factory that the owner of the connection may have set.
+        return os.fsdecode(sqlite3.Cursor(connection).execute("PRAGMA database_list").fetchone()[2] or b"")
+    finally:
+        connection.text_factory = kept
+
+
 def same_file(path: str, other: str) -> bool:
     try:
         return path == other or os.path.samefile(path, other)

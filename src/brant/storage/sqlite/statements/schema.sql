@@ -56,7 +56,3 @@ SELECT type, name FROM sqlite_schema WHERE {{is_own}} ORDER BY type DESC, name
 
 -- name: foreign_tables
 SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND NOT {{is_own}}
-
--- As bytes: the name of a file may be no text.
--- name: file_of_database
-SELECT CAST(file AS BLOB) FROM pragma_database_list WHERE name = 'main'
