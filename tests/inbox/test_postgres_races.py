@@ -96,17 +96,22 @@ def test_of_all_events_of_a_key_one_has_a_job_however_many_receive_it(inbox: bra
         assert [key for key in mine if int(key[2:]) % 2] == [f"{n}-{m}" for m in (1, 3, 5)], "in the order it came"
 
 
+def work_while_another_comes(inbox: brant.Inbox, path: str, body: bytes) -> None:
+    """Another process stores it meanwhile, in a transaction that the worker has to wait for."""
+    with servers(inbox, path, 1, ordering_key="provider") as [elsewhere]:
+        with elsewhere.inbox.db.transaction() as coming:
+            elsewhere.inbox.ingest("in", body, tx=coming)
+            handling = in_thread(work, inbox)
+            wait_until_blocked(path)
+        handling.result(PATIENCE_S)
+
+
 def test_an_event_that_comes_while_the_one_before_it_ends_is_not_left_behind(inbox: brant.Inbox, path: str) -> None:
     endpoint = tiny(inbox, ordering_key="provider")
     endpoint.add_handler(lambda event, tx: None)
     first, second = body_of("first", "x"), body_of("second", "x")
     endpoint.receive(first, signed(first))
-    with servers(inbox, path, 1, ordering_key="provider") as [elsewhere]:
-        with elsewhere.inbox.db.transaction() as coming:
-            elsewhere.inbox.ingest("in", second, tx=coming)
-            handling = in_thread(work, inbox)
-            wait_until_blocked(path)
-        handling.result(PATIENCE_S)
+    work_while_another_comes(inbox, path, second)
     assert [event.status for event in inbox.list_events()] == ["handled", "handled"]
 
 
@@ -119,12 +124,7 @@ def test_an_event_that_comes_while_the_queue_gives_the_one_before_it_up_is_not_l
     endpoint.receive(first, signed(first))
     assert inbox.jobs.queue.claim_one("crashes") is not None
     clock.advance(61)
-    with servers(inbox, path, 1, ordering_key="provider") as [elsewhere]:
-        with elsewhere.inbox.db.transaction() as coming:
-            elsewhere.inbox.ingest("in", second, tx=coming)
-            handling = in_thread(work, inbox)
-            wait_until_blocked(path)
-        handling.result(PATIENCE_S)
+    work_while_another_comes(inbox, path, second)
     assert [event.status for event in inbox.list_events()] == ["handled", "dead"]
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from brant.cli.command import DONE
 from brant.cli.output import complain
 from brant.cli.parsing import queue_of
-from brant.cli.standard_input import standard_input
+from brant.cli.standard_input import decoded, standard_input
 from brant.cli.stopping import Terminated
 from brant.errors import InvalidValue
 
@@ -34,19 +34,16 @@ def line_batches(stream: BufferedReader, limit: int) -> Iterator[list[str]]:
     read, unfinished = 0, b""
     while chunk := stream.read1(_CHUNK):
         *lines, unfinished = (unfinished + chunk).split(b"\n")
-        yield [_decoded(line, number, limit) for number, line in enumerate(lines, read + 1)]
+        yield [_line(line, number, limit) for number, line in enumerate(lines, read + 1)]
         read += len(lines)
         _require_within(limit, unfinished, read + 1)
     if unfinished:
-        yield [_decoded(unfinished, read + 1, limit)]
+        yield [_line(unfinished, read + 1, limit)]
 
 
-def _decoded(line: bytes, number: int, limit: int) -> str:
+def _line(line: bytes, number: int, limit: int) -> str:
     _require_within(limit, line, number)
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidValue(f"line {number} is not valid UTF-8: {error}") from None
+    return decoded(line, f"line {number}")
 
 
 def _require_within(limit: int, line: bytes, number: int) -> None:

@@ -40,7 +40,7 @@ def _write(context: Context, options: Namespace) -> int:
 def _message(given: str | None, context: Context) -> str:
     if given is not None and given != "-":
         return given
-    from brant.cli.standard_input import all_input, is_typed_at_a_terminal
+    from brant.cli.standard_input import all_input, decoded, is_typed_at_a_terminal
 
     if given is None and is_typed_at_a_terminal():
         raise InvalidValue("no message: type it behind the queue's name, or pipe it in")
@@ -48,14 +48,7 @@ def _message(given: str | None, context: Context) -> str:
     data = all_input("a message", limit)
     if len(data) > limit:
         raise InvalidValue(f"Input exceeds maximum size of {limit} bytes")
-    return _decoded(data)
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidValue(f"the input is not valid UTF-8: {error}") from None
+    return decoded(data, "the input")
 
 
 def _read_arguments(parser: ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import sys
 
 from brant.arguments import storable
 from brant.cli.output import as_json, complain, require_stdout
-from brant.cli.standard_input import all_input, is_typed_at_a_terminal
+from brant.cli.standard_input import all_input, decoded, is_typed_at_a_terminal
 from brant.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -39,10 +39,7 @@ def payload_of(options: Namespace, context: Context) -> object:
 def _parsed(data: bytes, what: str, limit: int, *, as_text: bool) -> object:
     if len(data) > limit:
         raise InvalidValue(f"{what} exceeds the maximum size of {limit} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidValue(f"{what} is not valid UTF-8: {error}") from None
+    text = decoded(data, what)
     return text if as_text else json_of(text, what, TEXT_HINT)
 
 

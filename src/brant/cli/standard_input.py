@@ -34,3 +34,10 @@ def all_input(what: str, most: int) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
     return b"".join(chunks)
+
+
+def decoded(data: bytes, what: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"{what} is not valid UTF-8: {error}") from None
